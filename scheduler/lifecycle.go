@@ -1,0 +1,142 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// This file holds every arrow of a task's life, one method each. A method returns the changed task, or an error and the
+// task as it was. The SQL store's guards and CHECK constraints must refuse what this file refuses; the conformance suite
+// compares the two.
+
+// Why an arrow is refused. They are answers, not faults: the caller was late, or somebody else was first.
+var (
+	ErrNotWaiting = errors.New("the task is not waiting")
+	ErrNotRunning = errors.New("the task is not running")
+	ErrNotDue     = errors.New("the task's time has not come")
+	ErrTooLate    = errors.New("the task's start_by has passed")
+	ErrSeenOther  = errors.New("the task has changed since it was read")
+	ErrLost       = errors.New("the token is not the current one")
+	ErrEnded      = errors.New("the task has ended")
+)
+
+// Claim turns a waiting task into a running attempt: one write is the dequeue, the assignment and the taking of the slot.
+// seen and from are the attempt and the state that the claimer read.
+func (t Task) Claim(from State, seen int64, session SessionID, worker WorkerID, now time.Time) (Task, error) {
+	switch {
+	case t.State != from || t.Attempt != seen:
+		return t, fmt.Errorf("claim %s: %w", t.Ref, ErrSeenOther)
+	case from != Ready && from != Scheduled:
+		return t, fmt.Errorf("claim %s: %w", t.Ref, ErrNotWaiting)
+	case from == Scheduled && t.WakeAt.After(now):
+		return t, fmt.Errorf("claim %s: %w", t.Ref, ErrNotDue)
+	case t.pastStartBy(now):
+		return t, fmt.Errorf("claim %s: %w", t.Ref, ErrTooLate)
+	}
+	if from == Scheduled {
+		t.ReadyAt, t.Due = now, now.Add(t.Tolerance)
+	}
+	t.State, t.Attempt = Running, t.Attempt+1
+	t.Session, t.Worker = session, worker
+	t.StartedAt, t.WakeAt = now, time.Time{}
+	return t, nil
+}
+
+// Wake makes a scheduled task ready when its time has come.
+func (t Task) Wake(seen int64, now time.Time) (Task, error) {
+	switch {
+	case t.State != Scheduled || t.Attempt != seen:
+		return t, fmt.Errorf("wake %s: %w", t.Ref, ErrSeenOther)
+	case t.WakeAt.After(now):
+		return t, fmt.Errorf("wake %s: %w", t.Ref, ErrNotDue)
+	case t.pastStartBy(now):
+		return t, fmt.Errorf("wake %s: %w", t.Ref, ErrTooLate)
+	}
+	t.State, t.ReadyAt, t.Due, t.WakeAt = Ready, now, now.Add(t.Tolerance), t.StartBy
+	return t, nil
+}
+
+// Expire ends a waiting task whose start_by has passed. It is never run again.
+func (t Task) Expire(now time.Time) (Task, error) {
+	switch {
+	case !t.State.Waiting():
+		return t, fmt.Errorf("expire %s: %w", t.Ref, ErrNotWaiting)
+	case !t.pastStartBy(now):
+		return t, fmt.Errorf("expire %s: %w", t.Ref, ErrNotDue)
+	}
+	return t.end(Expired, now, &Failure{Reason: ReasonExpired}), nil
+}
+
+// Cancel ends a waiting task at once; of a running one it writes down the wish, which every later arrow obeys.
+func (t Task) Cancel(message string, now time.Time) (Task, error) {
+	switch {
+	case t.State.Terminal():
+		return t, fmt.Errorf("cancel %s: %w", t.Ref, ErrEnded)
+	case t.State == Running:
+		t.CancelRequested = true
+		return t, nil
+	}
+	t.CancelRequested = true
+	return t.end(Canceled, now, &Failure{Reason: ReasonCanceled, Message: message}), nil
+}
+
+// Attach hands a running attempt to another scheduler instance. The worker and the attempt stay as they are.
+func (t Task) Attach(token Token, session SessionID) (Task, error) {
+	if t.State != Running || t.Token() != token {
+		return t, fmt.Errorf("attach %s: %w", t.Ref, ErrLost)
+	}
+	t.Session = session
+	return t, nil
+}
+
+// End closes the running attempt and moves the task to where the ending says, unless a wish to cancel sends it elsewhere:
+// a task that would wait again is canceled instead, and one that succeeded or failed under its token keeps that outcome.
+func (t Task) End(e Ending, now time.Time) (Task, error) {
+	switch {
+	case t.State != Running || t.Token() != e.Token:
+		return t, fmt.Errorf("end attempt %d of %s: %w", e.Token.Attempt, t.Ref, ErrLost)
+	case !e.Session.IsZero() && e.Session != t.Session:
+		return t, fmt.Errorf("end attempt %d of %s: session: %w", e.Token.Attempt, t.Ref, ErrLost)
+	}
+	t.Suspect = e.Suspect
+	if e.Counted {
+		t.Counted++
+	}
+	if e.SoleSuspect {
+		t.WorkerLosses++
+	}
+	to := e.To
+	if t.CancelRequested && to.Waiting() {
+		to = Canceled
+	}
+	switch to {
+	case Succeeded:
+		t.Result, t.ResultType = e.Result, e.ResultType
+		return t.end(Succeeded, now, nil), nil
+	case Failed, Canceled:
+		return t.end(to, now, e.Failure), nil
+	case Ready: // keeps its due: it waits no longer than promised
+		t.WakeAt = t.StartBy
+	case Scheduled: // a retry or a snooze gets a new due
+		t.RunAt = now.Add(e.Delay)
+		t.Due = t.RunAt.Add(t.Tolerance)
+		t.WakeAt = t.RunAt
+		if !t.StartBy.IsZero() && t.StartBy.Before(t.WakeAt) {
+			t.WakeAt = t.StartBy
+		}
+	default:
+		return t, fmt.Errorf("end %s as %v: not a place where an attempt ends", t.Ref, to)
+	}
+	t.State, t.Failure = to, e.Failure
+	return t, nil
+}
+
+// end is the common part of every arrow into a terminal state. Session, worker and attempt stay: they tell a late reporter
+// whether what stands is what it reported.
+func (t Task) end(to State, now time.Time, why *Failure) Task {
+	t.State, t.EndedAt, t.WakeAt, t.Failure = to, now, time.Time{}, why
+	return t
+}
+
+func (t *Task) pastStartBy(now time.Time) bool { return !t.StartBy.IsZero() && !t.StartBy.After(now) }

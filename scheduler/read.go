@@ -1,0 +1,90 @@
+package scheduler
+
+import "time"
+
+// This file holds the reads that a scheduler asks of a store. All are bounded and bind the region.
+
+// ReadyRow is one task that may start, as the buffers hold it: State Ready, or Scheduled when its wake time has come.
+type ReadyRow struct {
+	ID          ID
+	Attempt     int64
+	State       State
+	Tenant      string
+	Kind        string
+	Tier        Tier
+	Class       Class
+	Due         time.Time
+	StartBy     time.Time // zero for none
+	PayloadSize int
+	Suspect     bool
+}
+
+// BufferKey names one group of ready rows in the store's index.
+type BufferKey struct {
+	Tenant string
+	Tier   Tier
+	Class  int16 // Class.Hash
+}
+
+// DiscoverQuery asks which groups have ready rows in one shard, from a cursor on, in the order of the key.
+type DiscoverQuery struct {
+	Region string
+	Shard  uint8
+	After  *BufferKey // nil starts at the beginning
+	Limit  int
+}
+
+// RefillQuery asks for the earliest due ready rows of some groups.
+type RefillQuery struct {
+	Region   string
+	Shards   []uint8
+	Keys     []BufferKey
+	PerShard int // rows per key and shard
+}
+
+// TimedQuery asks for rows whose wake time is past or comes within the horizon, earliest first per shard.
+type TimedQuery struct {
+	Region  string
+	Shards  []uint8
+	Horizon time.Duration
+	Limit   int // rows per shard
+}
+
+// TimedRow is a waiting row with a wake time.
+type TimedRow struct {
+	ReadyRow
+	WakeAt time.Time
+}
+
+// RunningQuery asks for the running rows of a session, by ID from a cursor on.
+type RunningQuery struct {
+	Region  string
+	Session SessionID
+	After   ID
+	Limit   int
+}
+
+// OrphanQuery asks for running rows of the given shards whose session is missing, or ended for longer than the grace.
+type OrphanQuery struct {
+	Region string
+	Shards []uint8
+	Grace  time.Duration
+	Limit  int
+}
+
+// Session is a scheduler instance's lease.
+type Session struct {
+	Region    string
+	ID        SessionID
+	Address   string // where the instance's peer service listens; empty for none
+	StartedAt time.Time
+	ExpiresAt time.Time
+	EndedAt   time.Time // zero while it is open
+}
+
+// Renewal is the answer to opening or renewing a session.
+type Renewal struct {
+	Alive    bool      // false when the session has been ended
+	Now      time.Time // the store's clock when it answered
+	Sessions []Session // the region's sessions that are not ended, also expired ones, by ID
+}

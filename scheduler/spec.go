@@ -1,0 +1,105 @@
+package scheduler
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"slices"
+	"time"
+)
+
+// Defaults and limits of what a submitter may ask for.
+const (
+	DefaultMaxAttempts     = 5
+	DefaultMaxWorkerLosses = 3
+	DefaultAttemptTimeout  = time.Hour
+	PayloadMax             = 256 << 10 // bytes
+	ResultMax              = 256 << 10 // bytes
+	FailureMessageMax      = 4 << 10   // bytes; longer messages are cut, never refused
+)
+
+// DefaultTolerance is how long a task of a tier may wait when its submitter does not say.
+func DefaultTolerance(t Tier) time.Duration {
+	switch t {
+	case Urgent:
+		return time.Second
+	case Deferrable:
+		return 24 * time.Hour
+	default:
+		return time.Minute
+	}
+}
+
+// LeastTolerance is the smallest delay tolerance a tier accepts: who cannot wait that long is urgent.
+func LeastTolerance(t Tier) time.Duration {
+	switch t {
+	case Urgent:
+		return 0
+	case Deferrable:
+		return 10 * time.Minute
+	default:
+		return 10 * time.Second
+	}
+}
+
+// Spec holds what few tasks set and what no statement filters by. A zero field means the default. It is stored as JSON, and
+// not at all when every field is zero; unknown fields of a newer version are ignored by an older one.
+type Spec struct {
+	AttemptTimeout  time.Duration     `json:"attempt_timeout,omitempty"` // the execution cap of one attempt; default 1 h
+	MaxAttempts     int               `json:"max_attempts,omitempty"`    // most counted starts; default 5
+	MaxWorkerLosses int               `json:"max_worker_losses,omitempty"`
+	Retry           RetryPolicy       `json:"retry,omitzero"`
+	Exclusive       bool              `json:"exclusive,omitempty"` // the handler must have stopped before another may start
+	Preemptible     bool              `json:"preemptible,omitempty"`
+	AllowedRegions  []string          `json:"allowed_regions,omitempty"` // default any
+	Labels          map[string]string `json:"labels,omitempty"`
+}
+
+// Attempts is the number of counted starts after which the task has failed.
+func (s *Spec) Attempts() int {
+	if s.MaxAttempts <= 0 {
+		return DefaultMaxAttempts
+	}
+	return s.MaxAttempts
+}
+
+// WorkerLosses is the number of losses as the only suspect after which the task is poison.
+func (s *Spec) WorkerLosses() int {
+	if s.MaxWorkerLosses <= 0 {
+		return DefaultMaxWorkerLosses
+	}
+	return s.MaxWorkerLosses
+}
+
+// Timeout is the execution cap of one attempt.
+func (s *Spec) Timeout() time.Duration {
+	if s.AttemptTimeout <= 0 {
+		return DefaultAttemptTimeout
+	}
+	return s.AttemptTimeout
+}
+
+// Class names the tasks that the same workers could start, so that one refusal answers for all of them.
+type Class uint64
+
+// Hash is the class as the store's index holds it: two bytes, so two classes may share one there, and never in memory.
+func (c Class) Hash() int16 { return int16(uint16(c)) }
+
+// ClassOf hashes what decides where a task may start: its kind and its allowed regions.
+func ClassOf(kind string, spec *Spec) Class {
+	h := fnv.New64a()
+	writePart(h, kind)
+	if len(spec.AllowedRegions) > 0 {
+		for _, region := range slices.Sorted(slices.Values(spec.AllowedRegions)) {
+			writePart(h, region)
+		}
+	}
+	return Class(h.Sum64())
+}
+
+// writePart hashes a text with its length, so that no two lists of parts look alike.
+func writePart(h interface{ Write([]byte) (int, error) }, part string) {
+	var size [4]byte
+	binary.LittleEndian.PutUint32(size[:], uint32(len(part)))
+	_, _ = h.Write(size[:]) // a hash never fails
+	_, _ = h.Write([]byte(part))
+}
