@@ -1,0 +1,71 @@
+// Package fairness decides whose turn it is. It knows tenants and amounts, and nothing of tasks, workers or stores; it has
+// no clock.
+//
+// Today tenants with startable work take turns ([Ring]). Weighted fair shares of resource-seconds come in at this door.
+package fairness
+
+// Ring serves tenants in turn. It is not safe for concurrent use. The zero value is empty.
+type Ring struct {
+	seats map[string]*seat
+	next  *seat // whose turn it is
+}
+
+type seat struct {
+	tenant     string
+	prev, next *seat
+}
+
+// Add puts a tenant at the end of the turn. Adding one that is there changes nothing.
+func (r *Ring) Add(tenant string) {
+	if r.seats[tenant] != nil {
+		return
+	}
+	if r.seats == nil {
+		r.seats = map[string]*seat{}
+	}
+	s := &seat{tenant: tenant}
+	r.seats[tenant] = s
+	if r.next == nil {
+		s.prev, s.next = s, s
+		r.next = s
+		return
+	}
+	last := r.next.prev
+	s.prev, s.next = last, r.next
+	last.next, r.next.prev = s, s
+}
+
+// Remove takes a tenant out of the turn.
+func (r *Ring) Remove(tenant string) {
+	s := r.seats[tenant]
+	if s == nil {
+		return
+	}
+	delete(r.seats, tenant)
+	if s.next == s {
+		r.next = nil
+		return
+	}
+	s.prev.next, s.next.prev = s.next, s.prev
+	if r.next == s {
+		r.next = s.next
+	}
+}
+
+// Len is the number of tenants in the ring.
+func (r *Ring) Len() int { return len(r.seats) }
+
+// Peek returns the tenant whose turn it is, and false when the ring is empty.
+func (r *Ring) Peek() (string, bool) {
+	if r.next == nil {
+		return "", false
+	}
+	return r.next.tenant, true
+}
+
+// Pass ends the turn of the tenant that Peek named.
+func (r *Ring) Pass() {
+	if r.next != nil {
+		r.next = r.next.next
+	}
+}

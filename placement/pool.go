@@ -1,0 +1,325 @@
+package placement
+
+import (
+	"container/heap"
+	"maps"
+	"slices"
+)
+
+// Worker is what a worker says of itself when it connects.
+type Worker struct {
+	ID     WorkerID
+	Name   string
+	Tenant string         // serves only this tenant's tasks; empty serves everybody's (a pool worker)
+	Slots  map[string]int // attempts at once, by kind; a kind with no positive number is not served
+}
+
+// Need is what an attempt asks of a worker.
+type Need struct {
+	Tenant  string
+	Kind    string
+	Suspect bool // was running when a worker was lost: only one such attempt at a time on a worker
+}
+
+// Refusal says why no worker was found. The zero value means that one was.
+type Refusal uint8
+
+// The reasons of a refusal, the first that holds.
+const (
+	Placed         Refusal = iota
+	NoWorker               // no worker of this kind serves this tenant
+	DoesNotFitNow          // all of them are busy
+	AllDraining            // those that serve the kind take no more work
+	SuspectWaiting         // each free one already runs another suspect
+)
+
+var refusalTexts = [...]string{
+	Placed:         "placed",
+	NoWorker:       "no worker of this kind",
+	DoesNotFitNow:  "does not fit now",
+	AllDraining:    "all workers of this kind are draining",
+	SuspectWaiting: "waits to run as the only suspect on a worker",
+}
+
+// String is the reason in words.
+func (r Refusal) String() string { return refusalTexts[r] }
+
+// Pool is the view of the workers connected to one scheduler instance. It is not safe for concurrent use.
+type Pool struct {
+	members map[WorkerID]*member
+	groups  map[groupKey]*group
+	own     int // workers that serve a single tenant
+}
+
+type groupKey struct{ tenant, kind string }
+
+// group holds the seats of all workers that serve one kind for one tenant (or, with an empty tenant, for everybody).
+type group struct {
+	seats    seatHeap // of workers that take work
+	draining int      // seats of workers that take none
+}
+
+type member struct {
+	worker   Worker
+	seats    map[string]*seat
+	draining bool
+	suspects int
+}
+
+// seat is one worker's capacity for one kind.
+type seat struct {
+	member      *member
+	group       *group
+	slots, used int
+	index       int // in the group's heap; -1 when it is not there
+}
+
+// NewPool returns an empty pool.
+func NewPool() *Pool {
+	return &Pool{members: map[WorkerID]*member{}, groups: map[groupKey]*group{}}
+}
+
+// Join adds a worker, or replaces what a known one said of itself: what it runs stays reserved, also above a smaller
+// capacity, and its draining mark is kept.
+func (p *Pool) Join(w Worker) {
+	m := p.members[w.ID]
+	if m != nil && m.worker.Tenant != w.Tenant { // another credential: not the worker it was
+		p.Leave(w.ID)
+		m = nil
+	}
+	if m == nil {
+		m = &member{seats: map[string]*seat{}}
+		p.members[w.ID] = m
+		if w.Tenant != "" {
+			p.own++
+		}
+	}
+	p.detach(m)
+	m.worker = w
+	for kind, s := range m.seats {
+		s.slots = w.Slots[kind]
+		if s.slots <= 0 && s.used == 0 {
+			delete(m.seats, kind)
+		}
+	}
+	for kind, slots := range w.Slots {
+		if m.seats[kind] == nil && slots > 0 {
+			m.seats[kind] = &seat{member: m, slots: slots, group: p.group(w.Tenant, kind), index: -1}
+		}
+	}
+	p.attach(m)
+}
+
+// Leave removes a worker and everything reserved on it.
+func (p *Pool) Leave(id WorkerID) {
+	m := p.members[id]
+	if m == nil {
+		return
+	}
+	p.detach(m)
+	delete(p.members, id)
+	if m.worker.Tenant != "" {
+		p.own--
+	}
+	for kind, s := range m.seats { // groups are bounded by what connected workers serve
+		if len(s.group.seats)+s.group.draining == 0 {
+			delete(p.groups, groupKey{m.worker.Tenant, kind})
+		}
+	}
+}
+
+// Drain stops (or resumes) giving work to a worker. What it runs stays.
+func (p *Pool) Drain(id WorkerID, draining bool) {
+	m := p.members[id]
+	if m == nil || m.draining == draining {
+		return
+	}
+	p.detach(m)
+	m.draining = draining
+	p.attach(m)
+}
+
+// Worker returns what a worker said of itself, and whether it is in the pool.
+func (p *Pool) Worker(id WorkerID) (Worker, bool) {
+	m := p.members[id]
+	if m == nil {
+		return Worker{}, false
+	}
+	return m.worker, true
+}
+
+// Draining tells whether the worker is in the pool and takes no more work.
+func (p *Pool) Draining(id WorkerID) bool {
+	m := p.members[id]
+	return m != nil && m.draining
+}
+
+// Place reserves room for one attempt and says where, or why not. A tenant's own workers come before the pool's.
+func (p *Pool) Place(n Need) (WorkerID, Refusal) {
+	if n.Tenant != "" {
+		if id, refusal := p.placeIn(groupKey{n.Tenant, n.Kind}, n); refusal == Placed {
+			return id, Placed
+		} else if own := refusal; own != NoWorker {
+			id, refusal = p.placeIn(groupKey{"", n.Kind}, n)
+			if refusal == NoWorker {
+				return id, own
+			}
+			return id, refusal
+		}
+	}
+	return p.placeIn(groupKey{"", n.Kind}, n)
+}
+
+func (p *Pool) placeIn(key groupKey, n Need) (WorkerID, Refusal) {
+	g := p.groups[key]
+	switch {
+	case g == nil || len(g.seats)+g.draining == 0:
+		return WorkerID{}, NoWorker
+	case len(g.seats) == 0:
+		return WorkerID{}, AllDraining
+	case g.seats[0].free() <= 0:
+		return WorkerID{}, DoesNotFitNow
+	}
+	s := g.seats[0]
+	if n.Suspect {
+		if s = g.seatForSuspect(); s == nil {
+			return WorkerID{}, SuspectWaiting
+		}
+	}
+	s.take(1, n.Suspect)
+	return s.member.worker.ID, Placed
+}
+
+// Reserve takes room on a named worker, also above its capacity: the attempt runs there already (it was re-attached).
+func (p *Pool) Reserve(id WorkerID, n Need) {
+	m := p.members[id]
+	if m == nil {
+		return
+	}
+	s := m.seats[n.Kind]
+	if s == nil { // the worker no longer offers the kind, and still runs one
+		s = &seat{member: m, group: p.group(m.worker.Tenant, n.Kind), index: -1}
+		m.seats[n.Kind] = s
+		p.attachSeat(s)
+	}
+	s.take(1, n.Suspect)
+}
+
+// Free gives room back that Place or Reserve took.
+func (p *Pool) Free(id WorkerID, n Need) {
+	if m := p.members[id]; m != nil {
+		if s := m.seats[n.Kind]; s != nil && s.used > 0 {
+			s.take(-1, n.Suspect)
+		}
+	}
+}
+
+// FreeSlots is the number of attempts of a kind that could be placed now for tenants in general (pool workers only).
+func (p *Pool) FreeSlots(kind string) int {
+	g := p.groups[groupKey{"", kind}]
+	if g == nil {
+		return 0
+	}
+	free := 0
+	for _, s := range g.seats {
+		free += max(s.free(), 0)
+	}
+	return free
+}
+
+// HasOwn tells whether the tenant has workers of its own for the kind.
+func (p *Pool) HasOwn(tenant, kind string) bool { return p.groups[groupKey{tenant, kind}] != nil }
+
+// AnyOwn tells whether any worker serves a single tenant.
+func (p *Pool) AnyOwn() bool { return p.own > 0 }
+
+// IDs returns the workers in the pool, in no order.
+func (p *Pool) IDs() []WorkerID { return slices.Collect(maps.Keys(p.members)) }
+
+func (p *Pool) group(tenant, kind string) *group {
+	key := groupKey{tenant, kind}
+	g := p.groups[key]
+	if g == nil {
+		g = &group{}
+		p.groups[key] = g
+	}
+	return g
+}
+
+func (p *Pool) attach(m *member) {
+	for _, s := range m.seats {
+		p.attachSeat(s)
+	}
+}
+
+func (p *Pool) attachSeat(s *seat) {
+	if s.member.draining {
+		s.group.draining++
+		return
+	}
+	heap.Push(&s.group.seats, s)
+}
+
+func (p *Pool) detach(m *member) {
+	for _, s := range m.seats {
+		if m.draining {
+			s.group.draining--
+		} else {
+			heap.Remove(&s.group.seats, s.index)
+		}
+	}
+}
+
+func (s *seat) free() int { return s.slots - s.used }
+
+func (s *seat) take(n int, suspect bool) {
+	s.used += n
+	if suspect {
+		s.member.suspects += n
+	}
+	if s.index >= 0 {
+		heap.Fix(&s.group.seats, s.index)
+	}
+}
+
+// seatForSuspect finds the free seat with the most room on a worker without a suspect. Suspects are rare: a scan is fine.
+func (g *group) seatForSuspect() *seat {
+	var best *seat
+	for _, s := range g.seats {
+		if s.free() > 0 && s.member.suspects == 0 && (best == nil || s.before(best)) {
+			best = s
+		}
+	}
+	return best
+}
+
+// before orders seats: most free first, then the smaller identity.
+func (s *seat) before(other *seat) bool {
+	if s.free() != other.free() {
+		return s.free() > other.free()
+	}
+	return s.member.worker.ID.Compare(other.member.worker.ID) < 0
+}
+
+type seatHeap []*seat
+
+func (h seatHeap) Len() int           { return len(h) }
+func (h seatHeap) Less(i, j int) bool { return h[i].before(h[j]) }
+func (h seatHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+func (h *seatHeap) Push(x any) {
+	s := x.(*seat)
+	s.index = len(*h)
+	*h = append(*h, s)
+}
+
+func (h *seatHeap) Pop() any {
+	old := *h
+	s := old[len(old)-1]
+	*h = old[:len(old)-1]
+	s.index = -1
+	return s
+}

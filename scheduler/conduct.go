@@ -1,0 +1,204 @@
+package scheduler
+
+import (
+	"slices"
+
+	"github.com/errandhq/errand/placement"
+)
+
+// This file holds what workers do and say, and how attempts end.
+
+func (c *Core) stepWorker(ev Event) {
+	switch ev := ev.(type) {
+	case WorkerJoined:
+		c.pool.Join(ev.Worker)
+		for kind := range ev.Worker.Slots {
+			c.waiting.unpark(kind)
+		}
+	case WorkerDraining:
+		c.pool.Drain(ev.ID, true)
+	case WorkerHolds:
+		c.workerHolds(ev)
+	case WorkersLost:
+		for _, id := range ev.IDs {
+			c.workerLost(id, len(ev.IDs) > 1)
+		}
+	case WorkerLeft:
+		c.workerLeft(ev.ID)
+	case Accepted:
+		for _, token := range ev.Tokens {
+			c.accepted(token)
+		}
+	case Reported:
+		for i := range ev.Reports {
+			c.reported(&ev.Reports[i])
+		}
+	case CancelAsked:
+		c.cancelAsked(ev.Token)
+	case TookOver:
+		for i := range ev.Held {
+			c.tookOver(&ev.Held[i])
+		}
+	case RowsMissing:
+		for _, token := range ev.Tokens {
+			c.rowMissing(token)
+		}
+	}
+}
+
+// find returns the attempt with this very token.
+func (c *Core) find(t Token) *attempt {
+	if a := c.attempts.byID[t.ID]; a != nil && a.Token == t {
+		return a
+	}
+	return nil
+}
+
+func (c *Core) accepted(t Token) {
+	a := c.find(t)
+	if a == nil || a.phase != sent {
+		return
+	}
+	a.phase = running
+	c.attempts.setDeadline(a, a.StartedAt.Add(a.Spec.Timeout()))
+}
+
+// reported frees the room at once: the worker is done, whenever the store may write it down.
+func (c *Core) reported(r *Report) {
+	a := c.find(r.Token)
+	if a == nil || a.phase == ending || a.phase == claiming {
+		return
+	}
+	c.close(a, decide(&a.Held, a.stop, r, c.draw()))
+}
+
+// close frees an attempt's room and has its ending written.
+func (c *Core) close(a *attempt, e Ending) {
+	c.pool.Free(a.Worker, a.need())
+	c.attempts.clearDeadline(a)
+	a.phase = ending
+	c.plan.Endings = append(c.plan.Endings, e)
+}
+
+// endingAnswered forgets an attempt whose end is settled, one way or the other, and takes back a task that waits again.
+func (c *Core) endingAnswered(e *Ending, answer *Ended) {
+	a := c.find(e.Token)
+	if a == nil || a.phase != ending {
+		return
+	}
+	c.attempts.remove(a)
+	if answer.Verdict != Won || answer.State != Ready {
+		return
+	}
+	c.offer(&ReadyRow{
+		ID: a.ID, Attempt: a.Attempt, State: Ready, Tenant: a.Tenant, Kind: a.Kind, Tier: a.Tier,
+		Class: ClassOf(a.Kind, &a.Spec), Due: a.Due, Suspect: e.Suspect,
+	})
+}
+
+func (c *Core) cancelAsked(t Token) {
+	a := c.attempts.byID[t.ID]
+	if a == nil || a.Attempt != t.Attempt {
+		return
+	}
+	a.CancelRequested = true
+	if a.phase == sent || a.phase == running {
+		c.askToStop(a, StopCanceled)
+	}
+}
+
+func (c *Core) askToStop(a *attempt, cause StopCause) {
+	a.phase, a.stop = stopping, cause
+	c.tell(a, cause)
+	c.attempts.setDeadline(a, c.now.Add(c.timing.StopGrace))
+}
+
+func (c *Core) tell(a *attempt, cause StopCause) {
+	c.plan.Stops = append(c.plan.Stops, Stop{Token: a.Token, Cause: cause})
+}
+
+// workerHolds gives back what the worker was thought to run and does not.
+func (c *Core) workerHolds(ev WorkerHolds) {
+	named := map[Token]bool{}
+	for _, t := range ev.Tokens {
+		named[t] = true
+		c.accepted(t)
+	}
+	for _, t := range c.HeldBy(ev.ID) {
+		if !named[t] {
+			a := c.find(t)
+			c.close(a, Withdrawn(&a.Held, ReasonNotAccepted))
+		}
+	}
+}
+
+// workerLost gives back what a silent worker ran. Each of those tasks is a suspect from now on; only one that ran there as
+// the single suspect, or all alone, is blamed.
+func (c *Core) workerLost(id WorkerID, incident bool) {
+	tokens := c.HeldBy(id)
+	suspects := 0
+	for _, t := range tokens {
+		if c.find(t).Suspect {
+			suspects++
+		}
+	}
+	for _, t := range tokens {
+		a := c.find(t)
+		sole := len(tokens) == 1 || (a.Suspect && suspects == 1)
+		e := lostWorker(&a.Held, sole && !incident)
+		if a.stop == StopCanceled {
+			e = Ending{Token: a.Token, Session: a.Session, To: Canceled, Counted: true, Failure: &Failure{Reason: ReasonCanceled}}
+		}
+		c.close(a, e)
+	}
+	c.pool.Leave(id)
+}
+
+// workerLeft forgets a worker that went away in order. What it still held is another instance's now, or nobody's: the rows
+// tell, at the next reconciliation.
+func (c *Core) workerLeft(id WorkerID) {
+	for _, t := range c.HeldBy(id) {
+		c.attempts.remove(c.find(t))
+	}
+	c.pool.Leave(id)
+}
+
+// tookOver takes a running attempt of a connected worker into the core.
+func (c *Core) tookOver(h *Held) {
+	if a := c.attempts.byID[h.ID]; a != nil {
+		if a.Token == h.Token {
+			a.Session = h.Session
+			return
+		}
+		if a.phase != ending { // an older attempt that the store has moved past
+			c.rowMissing(a.Token)
+		} else {
+			c.attempts.remove(a)
+		}
+	}
+	a := &attempt{Held: *h, phase: running}
+	c.attempts.add(a)
+	c.pool.Reserve(a.Worker, placement.Need{Tenant: a.Tenant, Kind: a.Kind, Suspect: a.Suspect})
+	c.attempts.setDeadline(a, a.StartedAt.Add(a.Spec.Timeout()))
+	if a.CancelRequested {
+		c.askToStop(a, StopCanceled)
+	}
+}
+
+// rowMissing drops an attempt that is not this session's any more; its worker must stop.
+func (c *Core) rowMissing(t Token) {
+	a := c.find(t)
+	if a == nil || a.phase == claiming || a.phase == ending {
+		return
+	}
+	c.tell(a, StopLost)
+	c.pool.Free(a.Worker, a.need())
+	c.attempts.remove(a)
+}
+
+// Workers returns the identities of the workers in the pool, in order.
+func (c *Core) Workers() []WorkerID {
+	ids := c.pool.IDs()
+	slices.SortFunc(ids, WorkerID.Compare)
+	return ids
+}

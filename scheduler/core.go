@@ -1,0 +1,218 @@
+package scheduler
+
+import (
+	"slices"
+	"time"
+
+	"github.com/errandhq/errand/placement"
+)
+
+// Core decides, for one scheduler instance, which waiting task starts next and on which worker, and what becomes of attempts.
+// It is passive and deterministic in the manner of etcd's raft: Step takes what happened, Advance takes the store's answers,
+// Plan says what to do; the same history gives the same plans. It has no clock, no goroutine and no store, and is not safe
+// for concurrent use.
+//
+// now is always the store's time as its caller estimates it. What decides in the end is the store's clock in each guarded
+// write; the core only avoids asking for what cannot succeed.
+type Core struct {
+	session SessionID
+	timing  Timing
+	draw    func() float64
+
+	pool     *placement.Pool
+	waiting  *backlog
+	attempts *attempts
+	dueNow   []ID // buffered rows that are still scheduled in the store
+	now      time.Time
+	plan     Plan // what Step and Advance have decided since the last Plan
+}
+
+// NewCore returns the core of a fresh session. draw returns random numbers in [0, 1), for the jitter of retries.
+func NewCore(session SessionID, timing Timing, draw func() float64) *Core {
+	return &Core{
+		session:  session,
+		timing:   timing,
+		draw:     draw,
+		pool:     placement.NewPool(),
+		waiting:  newBacklog(),
+		attempts: newAttempts(),
+	}
+}
+
+// Step takes note of an event. Events must come in the order in which they happened.
+func (c *Core) Step(ev Event) {
+	switch ev := ev.(type) {
+	case RowsReady:
+		for i := range ev.Rows {
+			c.offer(&ev.Rows[i])
+		}
+	case Refilled:
+		c.refilled(ev)
+	case RefillFailed:
+		for _, key := range ev.Keys {
+			if g := c.waiting.groups[key]; g != nil {
+				g.asked, g.pauseUntil = false, c.now.Add(refillPause)
+			}
+		}
+	case Discovered:
+		c.discovered(ev.Keys)
+	case RowsGone:
+		for _, id := range ev.IDs {
+			if w := c.waiting.rows[id]; w != nil {
+				c.waiting.remove(w)
+			}
+		}
+	case LanesChanged:
+		c.waiting.retain(func(shard uint8) bool { return ev.Mine[shard] })
+	case SessionChanged:
+		c.session = ev.Session
+	default:
+		c.stepWorker(ev)
+	}
+}
+
+// Advance takes the store's answer to a plan.
+func (c *Core) Advance(res Result) {
+	switch res := res.(type) {
+	case ClaimsAnswered:
+		for i := range res.Answers {
+			c.claimAnswered(&res.Answers[i])
+		}
+	case StartStored:
+		if a := c.attempts.byID[res.Task.ID]; a != nil && a.phase == claiming {
+			a.StartedAt = res.Task.StartedAt
+			c.assign(a, startOf(&res.Task))
+		}
+	case StartRefused:
+		if a := c.attempts.byID[res.ID]; a != nil && a.phase == claiming {
+			c.pool.Free(a.Worker, a.need())
+			c.attempts.remove(a)
+		}
+	case EndingsAnswered:
+		for i := range res.Answers {
+			c.endingAnswered(&res.Endings[i], &res.Answers[i])
+		}
+	}
+}
+
+// Plan returns what to do now. What it returns is thought to be under way until Advance answers it.
+func (c *Core) Plan(now time.Time, room Room) Plan {
+	c.now = now
+	if !room.HoldDeadlines {
+		c.passDeadlines(now)
+	}
+	c.start(room)
+	c.wakeTheRest()
+	plan := c.plan
+	c.plan = Plan{}
+	return plan
+}
+
+// Admit tells whether a new task would start at once, and reserves the room: then the task is made Running, and its insert is
+// dequeue, assignment and slot-taking in one write. It never overtakes a waiting task of the same class.
+func (c *Core) Admit(t *Task, now time.Time) bool {
+	class := t.Class()
+	if t.State != Ready || c.waiting.classes[class] > 0 || t.pastStartBy(now) {
+		return false
+	}
+	worker, refusal := c.pool.Place(placement.Need{Tenant: t.Tenant, Kind: t.Kind})
+	if refusal != placement.Placed {
+		return false
+	}
+	t.State, t.Attempt, t.Session, t.Worker = Running, t.Attempt+1, c.session, worker
+	c.attempts.add(&attempt{Held: heldOf(t), phase: claiming, from: Ready})
+	return true
+}
+
+// NextDeadline is when Plan should be called at the latest, and false when nothing waits for a time.
+func (c *Core) NextDeadline() (time.Time, bool) {
+	if len(c.attempts.deadlines) == 0 {
+		return time.Time{}, false
+	}
+	return c.attempts.deadlines[0].deadline, true
+}
+
+// Holds tells whether the core knows this very attempt, in whatever phase.
+func (c *Core) Holds(t Token) bool {
+	a := c.attempts.byID[t.ID]
+	return a != nil && a.Token == t
+}
+
+// Held returns the attempts that workers of this instance run, by ID.
+func (c *Core) Held() []Held {
+	var held []Held
+	for _, a := range c.attempts.byID {
+		if a.phase == sent || a.phase == running || a.phase == stopping {
+			held = append(held, a.Held)
+		}
+	}
+	slices.SortFunc(held, func(a, b Held) int { return a.ID.Compare(b.ID) })
+	return held
+}
+
+// HeldBy returns the tokens of the attempts that a worker runs, by ID.
+func (c *Core) HeldBy(worker WorkerID) []Token {
+	var tokens []Token
+	for _, a := range c.attempts.byWorker[worker] {
+		if a.phase == sent || a.phase == running || a.phase == stopping {
+			tokens = append(tokens, a.Token)
+		}
+	}
+	slices.SortFunc(tokens, func(a, b Token) int { return a.ID.Compare(b.ID) })
+	return tokens
+}
+
+// Refills names the groups of ready rows to read from the store, at most limit.
+func (c *Core) Refills(now time.Time, limit int) []BufferKey { return c.waiting.refills(now, limit) }
+
+// RefillRows is how many rows per shard a refill of these groups should bring when it reads the given number of shards.
+func (c *Core) RefillRows(keys []BufferKey, shards int) int {
+	want := groupRowsMin
+	for _, key := range keys {
+		if g := c.waiting.groups[key]; g != nil {
+			want = max(want, g.want)
+		}
+	}
+	return max(want/max(shards, 1), 1) + 1
+}
+
+// Counts is how many rows a core holds, for metrics.
+type Counts struct {
+	Buffered, Claiming, Sent, Running, Stopping, Ending int
+	Groups                                              int
+}
+
+// Counts returns how many rows the core holds.
+func (c *Core) Counts() Counts {
+	n := Counts{Buffered: len(c.waiting.rows), Groups: len(c.waiting.groups)}
+	for _, a := range c.attempts.byID {
+		switch a.phase {
+		case claiming:
+			n.Claiming++
+		case sent:
+			n.Sent++
+		case running:
+			n.Running++
+		case stopping:
+			n.Stopping++
+		case ending:
+			n.Ending++
+		}
+	}
+	return n
+}
+
+func heldOf(t *Task) Held {
+	return Held{
+		Token: t.Token(), Session: t.Session, Tenant: t.Tenant, Kind: t.Kind, Tier: t.Tier, Spec: t.Spec,
+		Counted: t.Counted, WorkerLosses: t.WorkerLosses, Suspect: t.Suspect, CancelRequested: t.CancelRequested,
+		StartedAt: t.StartedAt, ReadyAt: t.ReadyAt, Due: t.Due,
+	}
+}
+
+func startOf(t *Task) Start {
+	return Start{
+		Held: heldOf(t), Payload: t.Payload, PayloadSize: len(t.Payload), ContentType: t.ContentType,
+		EffectKey: t.EffectKey, TraceParent: t.TraceParent,
+	}
+}

@@ -1,0 +1,238 @@
+package scheduler
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/errandhq/errand/placement"
+)
+
+// This file holds how waiting rows come in and how they start.
+
+// offer buffers a row that is known to be waiting, unless it is being started or ended here right now.
+func (c *Core) offer(r *ReadyRow) bool {
+	if a := c.attempts.byID[r.ID]; a != nil {
+		return false // what stands will be known when the write under way is answered
+	}
+	if !c.waiting.add(r) {
+		return false
+	}
+	if r.State == Scheduled {
+		c.dueNow = append(c.dueNow, r.ID)
+	}
+	return true
+}
+
+func (c *Core) refilled(ev Refilled) {
+	type slice struct {
+		key   BufferKey
+		shard uint8
+	}
+	read := map[slice]int{}
+	brought := map[BufferKey]int{}
+	full := map[BufferKey]bool{}
+	for i := range ev.Rows {
+		r := &ev.Rows[i]
+		key := BufferKey{Tenant: r.Tenant, Tier: r.Tier, Class: r.Class.Hash()}
+		s := slice{key, r.ID.Shard()}
+		if read[s]++; read[s] >= ev.PerShard {
+			full[key] = true
+		}
+	}
+	for _, key := range ev.Keys {
+		// From here on the group is as complete as the answer says; a row that does not fit marks it behind again.
+		c.waiting.group(key).refilled(0, true, c.now)
+	}
+	for i := range ev.Rows {
+		r := &ev.Rows[i]
+		if c.offer(r) {
+			brought[BufferKey{Tenant: r.Tenant, Tier: r.Tier, Class: r.Class.Hash()}]++
+		}
+	}
+	for _, key := range ev.Keys {
+		g := c.waiting.group(key)
+		g.refilled(brought[key], !full[key] && !g.behind, c.now)
+	}
+}
+
+// discovered takes note of groups that have rows in the store. One that was not read for a cycle is read again, whatever is
+// buffered: rows that others made ready are found this way.
+func (c *Core) discovered(keys []BufferKey) {
+	for _, key := range keys {
+		period := c.timing.Discover
+		if key.Tier == Urgent {
+			period = c.timing.DiscoverFast
+		}
+		g := c.waiting.group(key)
+		if g.rows == 0 || c.now.Sub(g.refilledAt) >= period {
+			g.behind = true
+		}
+	}
+}
+
+// refusedKey names what one refusal answers for during one plan.
+type refusedKey struct {
+	class   Class
+	suspect bool
+	tenant  string // empty unless the tenant has workers of its own
+}
+
+// round is one pass over the waiting rows.
+type round struct {
+	refused map[refusedKey]bool
+	skipped []*buffer // taken out of their tenants' heaps until the round ends
+	claims  []Claim
+	// hopeless counts the tier's buffers that a refusal of the shared workers answers for: when it is all of them, the round
+	// is over without a look at each.
+	hopeless int
+}
+
+func (c *Core) start(room Room) {
+	r := round{refused: map[refusedKey]bool{}}
+	c.startTier(Urgent, room.Urgent, &r)
+	c.plan.UrgentClaims = append(c.plan.UrgentClaims, r.claims...)
+	r.claims = nil
+	c.startTier(Standard, room.Others, &r)
+	c.startTier(Deferrable, room.Others, &r)
+	c.plan.Claims = append(c.plan.Claims, r.claims...)
+	for _, buf := range r.skipped {
+		c.waiting.tiers[buf.key.tier].insert(buf)
+	}
+}
+
+// startTier starts rows of one tier, tenants in turn, until the round has limit claims or nothing more can start.
+func (c *Core) startTier(tier Tier, limit int, r *round) {
+	t := c.waiting.tiers[tier]
+	r.hopeless = 0
+	for key := range r.refused {
+		r.hopeless += t.alike[likeKey{key.class, key.suspect}] // a sum: the order does not matter
+	}
+	for len(r.claims) < limit {
+		tenant, some := t.ring.Peek()
+		if !some || (r.hopeless >= t.buffers && !c.pool.AnyOwn()) {
+			return // the tenant whose turn it is keeps it
+		}
+		buf := (*t.tenants[tenant])[0]
+		if !r.refused[c.refusalKey(buf)] {
+			claim, refusal := c.tryHead(buf)
+			if refusal == placement.Placed {
+				t.ring.Pass()
+				r.claims = append(r.claims, claim)
+				continue
+			}
+			if refusal == placement.NoWorker {
+				c.waiting.park(buf)
+				continue
+			}
+			r.refused[c.refusalKey(buf)] = true
+			r.hopeless += t.alike[buf.like()]
+			continue
+		}
+		t.extract(buf)
+		r.hopeless--
+		r.skipped = append(r.skipped, buf)
+	}
+}
+
+// tryHead reserves room for a buffer's first row and takes it out, or says why not.
+func (c *Core) tryHead(buf *buffer) (Claim, placement.Refusal) {
+	worker, refusal := c.pool.Place(placement.Need{Tenant: buf.key.tenant, Kind: buf.kind, Suspect: buf.key.suspect})
+	if refusal != placement.Placed {
+		return Claim{}, refusal
+	}
+	return c.claim(buf.head(), worker), placement.Placed
+}
+
+func (c *Core) refusalKey(buf *buffer) refusedKey {
+	key := refusedKey{class: buf.key.class, suspect: buf.key.suspect}
+	if c.pool.HasOwn(buf.key.tenant, buf.kind) {
+		key.tenant = buf.key.tenant
+	}
+	return key
+}
+
+// claim takes a row out of the backlog for a worker on which room is reserved.
+func (c *Core) claim(w *waiting, worker WorkerID) Claim {
+	k := w.buffer.key
+	c.waiting.remove(w)
+	c.attempts.add(&attempt{
+		Held: Held{
+			Token:   Token{ID: w.id, Attempt: w.attempt + 1, Worker: worker},
+			Session: c.session, Tenant: k.tenant, Kind: w.buffer.kind, Tier: k.tier, Suspect: k.suspect, Due: w.due,
+		},
+		phase: claiming,
+		from:  w.state,
+	})
+	return Claim{ID: w.id, From: w.state, Seen: w.attempt, Worker: worker}
+}
+
+// claimAnswered goes on with a row that was won, and forgets one that was lost.
+func (c *Core) claimAnswered(answer *Claimed) {
+	a := c.attempts.byID[answer.ID]
+	if a == nil || a.phase != claiming {
+		return
+	}
+	if answer.Verdict != Won {
+		c.pool.Free(a.Worker, a.need())
+		c.attempts.remove(a)
+		if answer.State == Ready { // it waits still, only not as it was seen: read it again
+			c.waiting.group(BufferKey{Tenant: a.Tenant, Tier: a.Tier, Class: ClassOf(a.Kind, &a.Spec).Hash()}).behind = true
+		}
+		return
+	}
+	// The room was reserved for what the row said when it was read.
+	reserved, canceled := a.need(), a.CancelRequested
+	a.Held = answer.Start.Held
+	a.CancelRequested = a.CancelRequested || canceled
+	if a.need() != reserved {
+		c.pool.Free(a.Worker, reserved)
+		c.pool.Reserve(a.Worker, a.need())
+	}
+	c.assign(a, answer.Start)
+}
+
+// assign sends a running row to its worker, or gives it back when there is nobody to send it to.
+func (c *Core) assign(a *attempt, s Start) {
+	_, connected := c.pool.Worker(a.Worker)
+	switch {
+	case a.CancelRequested:
+		c.close(a, Ending{Token: a.Token, Session: a.Session, To: Canceled, Failure: &Failure{Reason: ReasonCanceled}})
+	case !connected || a.Session != c.session:
+		c.close(a, Withdrawn(&a.Held, ReasonNotAccepted))
+	default:
+		a.phase = sent
+		c.attempts.setDeadline(a, c.now.Add(c.timing.Accept))
+		c.plan.Assign = append(c.plan.Assign, s)
+	}
+}
+
+// wakeTheRest lets go of rows that are due and found no worker: the store makes them ready, and then they come back.
+func (c *Core) wakeTheRest() {
+	for _, id := range c.dueNow {
+		if w := c.waiting.rows[id]; w != nil && w.state == Scheduled {
+			c.plan.Wakes = append(c.plan.Wakes, Seen{ID: id, Attempt: w.attempt})
+			c.waiting.remove(w)
+		}
+	}
+	c.dueNow = c.dueNow[:0]
+}
+
+// passDeadlines acts on attempts whose worker has not done in time what it had to.
+func (c *Core) passDeadlines(now time.Time) {
+	for len(c.attempts.deadlines) > 0 && !c.attempts.deadlines[0].deadline.After(now) {
+		a := heap.Pop(&c.attempts.deadlines).(*attempt)
+		switch a.phase {
+		case sent: // not accepted
+			c.tell(a, StopLost)
+			c.close(a, Withdrawn(&a.Held, ReasonNotAccepted))
+		case running: // longer than its cap
+			c.askToStop(a, StopTimedOut)
+		case stopping: // and it did not stop
+			c.tell(a, StopLost)
+			e := stopped(&a.Held, a.stop, c.draw())
+			e.Session = a.Session
+			c.close(a, e)
+		default: // claiming and ending wait for the store, which has no deadline
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package scheduler
+
+import "github.com/errandhq/errand/placement"
+
+// Event is something that happened and that a [Core] must know. The concrete types are in this file.
+type Event interface{ event() }
+
+// RowsReady tells of rows that are known to be ready without a read of the store: own inserts, attempts that were given back,
+// rows lent by another instance, scheduled rows whose time has come.
+type RowsReady struct{ Rows []ReadyRow }
+
+// Refilled is the answer to a refill of the given groups. A group is complete when no shard reached PerShard rows.
+type Refilled struct {
+	Keys     []BufferKey
+	Rows     []ReadyRow
+	PerShard int
+}
+
+// RefillFailed tells that a refill was not answered; its groups may be asked for again.
+type RefillFailed struct{ Keys []BufferKey }
+
+// Discovered tells which groups have ready rows in the store.
+type Discovered struct{ Keys []BufferKey }
+
+// RowsGone tells that waiting rows have ended (expired, canceled) or are lent to somebody.
+type RowsGone struct{ IDs []ID }
+
+// LanesChanged tells which shards this instance serves now.
+type LanesChanged struct{ Mine [256]bool }
+
+// WorkerJoined tells that a worker has connected, or says something new of itself.
+type WorkerJoined struct{ Worker placement.Worker }
+
+// WorkerDraining tells that a worker takes no more work.
+type WorkerDraining struct{ ID WorkerID }
+
+// WorkerHolds tells which attempts a reconnected worker still holds, running or to be reported. What the core thinks it
+// holds and the worker does not name is known not to run.
+type WorkerHolds struct {
+	ID     WorkerID
+	Tokens []Token
+}
+
+// WorkersLost tells of workers that were silent for their lease. Those lost in the same sweep are named in one event: when
+// there are several it is an incident, and makes no task poison.
+type WorkersLost struct{ IDs []WorkerID }
+
+// WorkerLeft tells that a worker has said goodbye and holds nothing, or has moved to another instance with what it holds.
+type WorkerLeft struct{ ID WorkerID }
+
+// Accepted tells that workers have started attempts.
+type Accepted struct{ Tokens []Token }
+
+// Reported tells what became of attempts that the core holds. See [Core.Holds].
+type Reported struct{ Reports []Report }
+
+// CancelAsked tells that a running attempt's task shall be canceled; the store says so already.
+type CancelAsked struct{ Token Token }
+
+// TookOver tells that this session has taken running attempts over, of a worker that is connected here.
+type TookOver struct{ Held []Held }
+
+// RowsMissing tells that attempts which the core holds are not running rows of this session any more.
+type RowsMissing struct{ Tokens []Token }
+
+// SessionChanged tells that the instance has a new session; the old one was ended by somebody.
+type SessionChanged struct{ Session SessionID }
+
+func (RowsReady) event()      {}
+func (Refilled) event()       {}
+func (RefillFailed) event()   {}
+func (Discovered) event()     {}
+func (RowsGone) event()       {}
+func (LanesChanged) event()   {}
+func (WorkerJoined) event()   {}
+func (WorkerDraining) event() {}
+func (WorkerHolds) event()    {}
+func (WorkersLost) event()    {}
+func (WorkerLeft) event()     {}
+func (Accepted) event()       {}
+func (Reported) event()       {}
+func (CancelAsked) event()    {}
+func (TookOver) event()       {}
+func (RowsMissing) event()    {}
+func (SessionChanged) event() {}
+
+// Result is the store's answer to something the core has planned or admitted.
+type Result interface{ result() }
+
+// ClaimsAnswered is the answer to claims.
+type ClaimsAnswered struct{ Answers []Claimed }
+
+// StartStored tells that a task which [Core.Admit] admitted stands as a running row.
+type StartStored struct{ Task Task }
+
+// StartRefused tells that such a task was not stored as running: the reserved room is free again.
+type StartRefused struct{ ID ID }
+
+// EndingsAnswered is the answer to endings. Endings[i] is what was asked, Answers[i] what stands.
+type EndingsAnswered struct {
+	Endings []Ending
+	Answers []Ended
+}
+
+func (ClaimsAnswered) result()  {}
+func (StartStored) result()     {}
+func (StartRefused) result()    {}
+func (EndingsAnswered) result() {}
+
+// Room says how much a [Core] may plan now; claims beyond it stay in their order and can still be overtaken.
+type Room struct {
+	Urgent int // claims of urgent rows
+	Others int // claims of all other rows
+	// HoldDeadlines is set while what workers have said may be unread, for instance after a pause of this process: then
+	// nothing is concluded from their silence.
+	HoldDeadlines bool
+}
+
+// Plan is what a [Core] wants done. Rows of one list may be written in any order.
+type Plan struct {
+	UrgentClaims []Claim
+	Claims       []Claim
+	Assign       []Start  // running rows to send to their workers
+	Endings      []Ending // attempts to close
+	Stops        []Stop   // what workers must be told
+	Wakes        []Seen   // scheduled rows whose time has come and for which no worker is free
+}
+
+// Stop tells a worker to stop an attempt.
+type Stop struct {
+	Token
+	Cause StopCause
+}
