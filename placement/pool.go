@@ -227,6 +227,17 @@ func (p *Pool) FreeSlots(kind string) int {
 	return free
 }
 
+// Kinds lists the kinds that pool workers take now, in no order.
+func (p *Pool) Kinds() []string {
+	var kinds []string
+	for key, g := range p.groups {
+		if key.tenant == "" && len(g.seats) > 0 {
+			kinds = append(kinds, key.kind)
+		}
+	}
+	return kinds
+}
+
 // HasOwn tells whether the tenant has workers of its own for the kind.
 func (p *Pool) HasOwn(tenant, kind string) bool { return p.groups[groupKey{tenant, kind}] != nil }
 

@@ -1,7 +1,9 @@
 package scheduler
 
 import (
+	"cmp"
 	"container/heap"
+	"maps"
 	"slices"
 	"time"
 
@@ -18,6 +20,7 @@ type backlog struct {
 	order   []BufferKey          // of groups, in the order of their creation
 	parked  map[string][]*buffer // by kind: nobody serves it
 	classes map[Class]int        // buffered rows by class
+	perKind map[string]int       // buffered rows by kind
 }
 
 // tierBacklog holds the buffers of one tier that have rows and are not parked.
@@ -43,6 +46,7 @@ func newBacklog() *backlog {
 		groups:  map[BufferKey]*group{},
 		parked:  map[string][]*buffer{},
 		classes: map[Class]int{},
+		perKind: map[string]int{},
 	}
 	for _, tier := range Tiers {
 		b.tiers[tier] = &tierBacklog{tenants: map[string]*bufferHeap{}, alike: map[likeKey]int{}}
@@ -74,6 +78,7 @@ func (b *backlog) add(r *ReadyRow) bool {
 	w := &waiting{id: r.ID, attempt: r.Attempt, due: r.Due, state: r.State, size: r.PayloadSize, buffer: buf}
 	b.rows[r.ID] = w
 	b.classes[r.Class]++
+	b.perKind[r.Kind]++
 	g.rows++
 	if g.rows == 1 || w.due.After(g.latest) {
 		g.latest = w.due
@@ -91,6 +96,9 @@ func (b *backlog) remove(w *waiting) {
 	buf.group.rows--
 	if b.classes[buf.key.class]--; b.classes[buf.key.class] == 0 {
 		delete(b.classes, buf.key.class)
+	}
+	if b.perKind[buf.kind]--; b.perKind[buf.kind] == 0 {
+		delete(b.perKind, buf.kind)
 	}
 	b.settle(buf)
 }
@@ -207,4 +215,25 @@ func (b *backlog) retain(mine func(shard uint8) bool) {
 	for _, w := range gone { // in any order: the result is the same
 		b.remove(w)
 	}
+}
+
+// has tells whether rows of a kind wait.
+func (b *backlog) has(kind string) bool { return b.perKind[kind] > 0 }
+
+// kinds lists the kinds of the rows that wait, in order.
+func (b *backlog) kinds() []string { return slices.Sorted(maps.Keys(b.perKind)) }
+
+// ofKinds lists the waiting rows of the given kinds in the order of tier, due, ID; scheduled ones excepted.
+func (b *backlog) ofKinds(kinds map[string]int) []*waiting {
+	var rows []*waiting
+	for _, buf := range b.buffers {
+		if _, asked := kinds[buf.kind]; asked {
+			rows = append(rows, buf.rows...)
+		}
+	}
+	rows = slices.DeleteFunc(rows, func(w *waiting) bool { return w.state != Ready })
+	slices.SortFunc(rows, func(x, y *waiting) int {
+		return cmp.Or(cmp.Compare(x.buffer.key.tier, y.buffer.key.tier), x.due.Compare(y.due), x.id.Compare(y.id))
+	})
+	return rows
 }

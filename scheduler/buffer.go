@@ -23,6 +23,15 @@ type waiting struct {
 	index   int // in the buffer's heap
 }
 
+// row is what was buffered.
+func (w *waiting) row() ReadyRow {
+	k := w.buffer.key
+	return ReadyRow{
+		ID: w.id, Attempt: w.attempt, State: w.state, Tenant: k.tenant, Kind: w.buffer.kind, Tier: k.tier, Class: k.class,
+		Due: w.due, PayloadSize: w.size, Suspect: k.suspect,
+	}
+}
+
 // buffer orders the buffered rows that one refusal answers for: one tenant, tier and class, suspects apart from the others.
 type buffer struct {
 	key   bufferKey

@@ -16,7 +16,7 @@ func (c *Core) stepWorker(ev Event) {
 			c.waiting.unpark(kind)
 		}
 	case WorkerDraining:
-		c.pool.Drain(ev.ID, true)
+		c.pool.Drain(ev.ID, ev.Draining)
 	case WorkerHolds:
 		c.workerHolds(ev)
 	case WorkersLost:
@@ -38,6 +38,12 @@ func (c *Core) stepWorker(ev Event) {
 	case TookOver:
 		for i := range ev.Held {
 			c.tookOver(&ev.Held[i])
+		}
+	case Undelivered:
+		for _, token := range ev.Tokens {
+			if a := c.find(token); a != nil && a.phase == sent {
+				c.close(a, Withdrawn(&a.Held, ReasonNotAccepted))
+			}
 		}
 	case RowsMissing:
 		for _, token := range ev.Tokens {

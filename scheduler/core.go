@@ -64,6 +64,8 @@ func (c *Core) Step(ev Event) {
 		}
 	case LanesChanged:
 		c.waiting.retain(func(shard uint8) bool { return ev.Mine[shard] })
+	case Stale:
+		c.waiting.group(ev.Key).behind = true
 	case SessionChanged:
 		c.session = ev.Session
 	default:

@@ -210,7 +210,7 @@ func (c *Core) assign(a *attempt, s Start) {
 func (c *Core) wakeTheRest() {
 	for _, id := range c.dueNow {
 		if w := c.waiting.rows[id]; w != nil && w.state == Scheduled {
-			c.plan.Wakes = append(c.plan.Wakes, Seen{ID: id, Attempt: w.attempt})
+			c.plan.Wakes = append(c.plan.Wakes, w.row())
 			c.waiting.remove(w)
 		}
 	}

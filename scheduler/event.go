@@ -31,8 +31,11 @@ type LanesChanged struct{ Mine [256]bool }
 // WorkerJoined tells that a worker has connected, or says something new of itself.
 type WorkerJoined struct{ Worker placement.Worker }
 
-// WorkerDraining tells that a worker takes no more work.
-type WorkerDraining struct{ ID WorkerID }
+// WorkerDraining tells whether a worker takes no more work: it drains, or nobody can reach it now.
+type WorkerDraining struct {
+	ID       WorkerID
+	Draining bool
+}
 
 // WorkerHolds tells which attempts a reconnected worker still holds, running or to be reported. What the core thinks it
 // holds and the worker does not name is known not to run.
@@ -63,6 +66,12 @@ type TookOver struct{ Held []Held }
 // RowsMissing tells that attempts which the core holds are not running rows of this session any more.
 type RowsMissing struct{ Tokens []Token }
 
+// Undelivered tells that assignments could not be sent: nobody runs them.
+type Undelivered struct{ Tokens []Token }
+
+// Stale tells that a group may have ready rows that are not buffered.
+type Stale struct{ Key BufferKey }
+
 // SessionChanged tells that the instance has a new session; the old one was ended by somebody.
 type SessionChanged struct{ Session SessionID }
 
@@ -82,6 +91,8 @@ func (Reported) event()       {}
 func (CancelAsked) event()    {}
 func (TookOver) event()       {}
 func (RowsMissing) event()    {}
+func (Undelivered) event()    {}
+func (Stale) event()          {}
 func (SessionChanged) event() {}
 
 // Result is the store's answer to something the core has planned or admitted.
@@ -120,10 +131,10 @@ type Room struct {
 type Plan struct {
 	UrgentClaims []Claim
 	Claims       []Claim
-	Assign       []Start  // running rows to send to their workers
-	Endings      []Ending // attempts to close
-	Stops        []Stop   // what workers must be told
-	Wakes        []Seen   // scheduled rows whose time has come and for which no worker is free
+	Assign       []Start    // running rows to send to their workers
+	Endings      []Ending   // attempts to close
+	Stops        []Stop     // what workers must be told
+	Wakes        []ReadyRow // scheduled rows whose time has come and for which no worker is free
 }
 
 // Stop tells a worker to stop an attempt.
