@@ -140,6 +140,14 @@ func (c *Core) Holds(t Token) bool {
 	return a != nil && a.Token == t
 }
 
+// Row returns what the core knows of this very attempt, in whatever phase, and false when it does not hold it.
+func (c *Core) Row(t Token) (Held, bool) {
+	if a := c.find(t); a != nil {
+		return a.Held, true
+	}
+	return Held{}, false
+}
+
 // Held returns the attempts that workers of this instance run, by ID.
 func (c *Core) Held() []Held {
 	var held []Held
@@ -150,6 +158,11 @@ func (c *Core) Held() []Held {
 	}
 	slices.SortFunc(held, func(a, b Held) int { return a.ID.Compare(b.ID) })
 	return held
+}
+
+// Unaccepted returns the tokens of assignments that a worker has not accepted yet, by ID.
+func (c *Core) Unaccepted(worker WorkerID) []Token {
+	return slices.DeleteFunc(c.HeldBy(worker), func(t Token) bool { return c.find(t).phase != sent })
 }
 
 // HeldBy returns the tokens of the attempts that a worker runs, by ID.

@@ -163,7 +163,7 @@ func (c *Core) claim(w *waiting, worker WorkerID) Claim {
 		phase: claiming,
 		from:  w.state,
 	})
-	return Claim{ID: w.id, From: w.state, Seen: w.attempt, Worker: worker}
+	return Claim{ID: w.id, From: w.state, Seen: w.attempt, Worker: worker, PayloadSize: w.size}
 }
 
 // claimAnswered goes on with a row that was won, and forgets one that was lost.

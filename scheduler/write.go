@@ -48,6 +48,8 @@ type Claim struct {
 	From   State // Ready, or Scheduled when its wake time has come
 	Seen   int64 // the attempt number that the claimer read
 	Worker WorkerID
+	// PayloadSize bounds the answer: small payloads come with it.
+	PayloadSize int
 }
 
 // ClaimBatch claims tasks of one region for one session, which must not be ended.

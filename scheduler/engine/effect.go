@@ -1,0 +1,90 @@
+package engine
+
+import "github.com/errandhq/errand/scheduler"
+
+// Effect is something to be done outside.
+type Effect interface{ effect() }
+
+// Run asks to execute a statement on the store and to bring its answer as StatementDone with the same ID. Request is one of
+// the argument types of [Store]'s methods, or one of the request types of this package.
+type Run struct {
+	ID      uint64
+	Request any
+}
+
+// Send asks to bring a message to a worker.
+type Send struct {
+	Stream StreamID
+	Words  ToWorker
+}
+
+// CloseStream asks to end a connection.
+type CloseStream struct{ Stream StreamID }
+
+// SubmitAnswered answers SubmitAsked: one outcome per task, in order.
+type SubmitAnswered struct {
+	Ticket   Ticket
+	Outcomes []SubmitOutcome
+}
+
+// SubmitOutcome is what became of one submitted task.
+type SubmitOutcome struct {
+	Ref     scheduler.Ref // the task that stands for the submission
+	State   scheduler.State
+	Existed bool  // its idempotency key stood for this task already
+	Err     error // ErrBusy, ErrStopping, ErrKeyReused, scheduler.ErrRefused: nothing was stored
+}
+
+// CancelAnswered answers CancelAsked: one answer per task, in order, or an error and nothing is known.
+type CancelAnswered struct {
+	Ticket  Ticket
+	Answers []scheduler.CancelAnswer
+	Err     error
+}
+
+// LendReady answers LendAsked.
+type LendReady struct {
+	Ticket Ticket
+	Rows   []scheduler.ReadyRow
+}
+
+// AskPeerToLend asks another instance for waiting rows; the answer comes as LendAnswered, also when there is none.
+type AskPeerToLend struct {
+	Peer  scheduler.Session
+	Room  []scheduler.KindRoom
+	Limit int
+}
+
+// TellPeersStarved tells the other instances that rows of these kinds wait here.
+type TellPeersStarved struct {
+	Peers []scheduler.Session
+	Kinds []string
+}
+
+// TellPeerCancel tells the instance that dispatches a task that it shall be canceled.
+type TellPeerCancel struct {
+	Peer  scheduler.Session
+	Token scheduler.Token
+}
+
+// PublishHints tells whoever serves the shards to look.
+type PublishHints struct{ Hints []Hint }
+
+// TasksEnded tells that tasks have reached a terminal state, for those who wait for them.
+type TasksEnded struct{ IDs []scheduler.ID }
+
+// Stopped tells that a shutdown is complete.
+type Stopped struct{}
+
+func (Run) effect()              {}
+func (Send) effect()             {}
+func (CloseStream) effect()      {}
+func (SubmitAnswered) effect()   {}
+func (CancelAnswered) effect()   {}
+func (LendReady) effect()        {}
+func (AskPeerToLend) effect()    {}
+func (TellPeersStarved) effect() {}
+func (TellPeerCancel) effect()   {}
+func (PublishHints) effect()     {}
+func (TasksEnded) effect()       {}
+func (Stopped) effect()          {}

@@ -1,0 +1,140 @@
+package engine
+
+import (
+	"github.com/errandhq/errand/scheduler"
+)
+
+// endings holds attempts on their way to their end.
+type endings struct {
+	pipe
+	pending []scheduler.Ending
+	// strays are endings of rows that the core does not hold: reclaimed, or reported by a worker of another instance. Their
+	// rows are kept to take a task back that becomes ready.
+	strays map[scheduler.Token]scheduler.Held
+}
+
+func newEndings(inFlight int) endings {
+	return endings{pipe: pipe{name: "end", limit: inFlight}, strays: map[scheduler.Token]scheduler.Held{}}
+}
+
+func (q *endings) add(endings []scheduler.Ending) { q.pending = append(q.pending, endings...) }
+
+// stray queues the ending of a row that the core does not hold, unless one is under way.
+func (q *endings) stray(e scheduler.Ending, row scheduler.Held) bool {
+	if _, underway := q.strays[e.Token]; underway {
+		return false
+	}
+	q.strays[e.Token] = row
+	q.pending = append(q.pending, e)
+	return true
+}
+
+// end sends what waits, as far as the pipeline has room.
+func (e *Engine) end() {
+	q := &e.endings
+	for q.free() && len(q.pending) > 0 {
+		limit, bytes, n := e.batchRows(), 0, 0
+		for n < len(q.pending) && n < limit && (n == 0 || bytes+len(q.pending[n].Result) <= scheduler.BatchBytesMax) {
+			bytes += len(q.pending[n].Result)
+			n++
+		}
+		batch := make([]scheduler.Ending, n)
+		copy(batch, q.pending)
+		q.pending = append(q.pending[:0:0], q.pending[n:]...)
+		e.observe.Batch(q.name, n)
+		e.run(&q.pipe, scheduler.EndBatch{Region: e.region, Endings: batch}, e.endingsDone)
+	}
+}
+
+func (e *Engine) endingsDone(s *statement, answer any, err error) {
+	b := s.request.(scheduler.EndBatch)
+	if err != nil {
+		e.endingsFailed(s, b, err)
+		return
+	}
+	e.finish(s)
+	answers := answer.([]scheduler.Ended)
+	rows := make([]scheduler.Held, len(answers)) // as they were: the core forgets them now
+	for i := range answers {
+		token := b.Endings[i].Token
+		if row, held := e.core.Row(token); held {
+			rows[i] = row
+		} else {
+			rows[i] = e.endings.strays[token]
+		}
+	}
+	e.core.Advance(scheduler.EndingsAnswered{Endings: b.Endings, Answers: answers})
+	for i := range answers {
+		e.endingSettled(&b.Endings[i], &answers[i], &rows[i])
+	}
+}
+
+func (e *Engine) endingsFailed(s *statement, b scheduler.EndBatch, err error) {
+	switch classify(err, len(b.Endings)) {
+	case halve:
+		first, second := b, b
+		half := len(b.Endings) / 2
+		first.Endings, second.Endings = b.Endings[:half], b.Endings[half:]
+		e.split(s, first, second)
+	case refuse:
+		// A result or a message that the store cannot hold must not make finished work look unfinished.
+		e.finish(s)
+		bad := b.Endings[0]
+		e.observe.Rows("refused", 1)
+		e.observe.Event("the store refuses an attempt's end as reported: ending it as failed without its result",
+			"task", scheduler.Ref{Region: e.region, ID: bad.ID}, "attempt", bad.Attempt, "error", err)
+		bad.To, bad.Result, bad.ResultType, bad.Counted = scheduler.Failed, nil, "", true
+		bad.Failure = &scheduler.Failure{Reason: scheduler.ReasonBadResult, Message: "the store could not hold what the handler returned"}
+		e.endings.pending = append(e.endings.pending, bad)
+	case aside:
+		e.setAside(s, err)
+	default:
+		e.tryAgain(s, err)
+	}
+}
+
+// endingSettled answers the worker and takes note of where the task stands.
+func (e *Engine) endingSettled(asked *scheduler.Ending, stands *scheduler.Ended, row *scheduler.Held) {
+	ack := AckRecorded
+	switch {
+	case stands.Verdict != scheduler.Won:
+		ack = AckLost
+	case stands.State == scheduler.Canceled && asked.To != scheduler.Canceled:
+		ack = AckCanceled
+	}
+	e.toWorker(asked.Worker, func(w *ToWorker) { w.Acks = append(w.Acks, Ack{Token: asked.Token, Answer: ack}) })
+
+	_, stray := e.endings.strays[asked.Token]
+	delete(e.endings.strays, asked.Token)
+	switch {
+	case stands.Verdict != scheduler.Won:
+		return
+	case stands.State.Terminal():
+		e.ended = append(e.ended, asked.ID)
+	case row.ID.IsZero():
+		return // nothing is known of the row here: whoever serves its lane finds it
+	case stands.State == scheduler.Scheduled:
+		e.retryComes(asked, row)
+	case stands.State == scheduler.Ready && stray:
+		e.offer([]scheduler.ReadyRow{waitingRow(asked, row)})
+	}
+}
+
+// retryComes sets the timer of a task that is tried again, or tells who serves its lane.
+func (e *Engine) retryComes(asked *scheduler.Ending, row *scheduler.Held) {
+	r := waitingRow(asked, row)
+	r.State = scheduler.Scheduled
+	if !e.lanes[r.ID.Shard()] {
+		e.hint(r.ID, scheduler.BufferKey{Tenant: r.Tenant, Tier: r.Tier, Class: r.Class.Hash()}, true)
+		return
+	}
+	e.addTimer(scheduler.TimedRow{ReadyRow: r, WakeAt: e.storeNow().Add(asked.Delay)})
+}
+
+// waitingRow is what the row of an ended attempt looks like now that it waits again.
+func waitingRow(asked *scheduler.Ending, row *scheduler.Held) scheduler.ReadyRow {
+	return scheduler.ReadyRow{
+		ID: row.ID, Attempt: row.Attempt, State: scheduler.Ready, Tenant: row.Tenant, Kind: row.Kind, Tier: row.Tier,
+		Class: scheduler.ClassOf(row.Kind, &row.Spec), Due: row.Due, Suspect: asked.Suspect,
+	}
+}

@@ -1,0 +1,284 @@
+package engine
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/errandhq/errand/regions"
+	"github.com/errandhq/errand/scheduler"
+)
+
+// Bounds of what an engine holds while the store is slow.
+const (
+	submitPendingMax = 20_000 // tasks that wait for their insert; beyond it submits are refused as busy
+	pauseNoticed     = time.Second
+)
+
+// Answers of the engine to the edge.
+var (
+	// ErrBusy means that too much waits for the store already. Nothing was stored; try again later.
+	ErrBusy = errors.New("the scheduler is busy")
+	// ErrStopping means that this instance shuts down. Nothing was stored; ask another one.
+	ErrStopping = errors.New("the scheduler is stopping")
+	// ErrOutcomeUnknown means that the caller stopped waiting while the store had not answered: the task may or may not be
+	// stored under the id that is given with it.
+	ErrOutcomeUnknown = errors.New("it is not known whether the task was stored")
+	// ErrKeyReused means that the idempotency key stands for a different request. Nothing was stored.
+	ErrKeyReused = errors.New("the idempotency key was used for a different request")
+)
+
+// Config is what an engine must be told.
+type Config struct {
+	Region  string
+	Address string // where peers reach this instance; empty for nowhere
+	Timing  scheduler.Timing
+	Rand    *rand.Rand // for ids, jitter and session ids; seeded by the caller
+	Observe Observer   // nil observes nothing
+	// InFlight is how many inserts, claims and endings may be in flight at once, each. Default 2.
+	InFlight int
+}
+
+// Engine is one scheduler instance, driven turn by turn. It is not safe for concurrent use.
+type Engine struct {
+	region  string
+	address string
+	timing  scheduler.Timing
+	rand    *rand.Rand
+	observe Observer
+
+	core    *scheduler.Core
+	local   time.Duration // the local monotonic clock at this turn; only limits trust
+	effects []Effect
+	out     map[StreamID]*ToWorker // collected for this turn
+	outIDs  []StreamID             // in the order of their first word
+
+	statements    map[uint64]*statement
+	lastStatement uint64
+	retries       []*statement
+
+	session  session
+	lanes    [256]bool
+	shards   []uint8 // the lanes as a list
+	submits  submits
+	claims   claims
+	endings  endings
+	workers  workers
+	timers   timers
+	refill   refill
+	review   review
+	cancels  cancels
+	lending  lending
+	hints    []Hint
+	ended    []scheduler.ID
+	stopping bool
+	stopped  bool
+	stopBy   time.Duration // when a shutdown stops waiting for workers to leave
+	// quietUntil is until when nothing is concluded from silence: what was said during a pause of this process is read first.
+	quietUntil time.Duration
+}
+
+// New returns an engine that opens its session in its first turn.
+func New(cfg Config) *Engine {
+	if cfg.Observe == nil {
+		cfg.Observe = silent{}
+	}
+	if cfg.InFlight <= 0 {
+		cfg.InFlight = 2
+	}
+	e := &Engine{
+		region:     cfg.Region,
+		address:    cfg.Address,
+		timing:     cfg.Timing,
+		rand:       cfg.Rand,
+		observe:    cfg.Observe,
+		out:        map[StreamID]*ToWorker{},
+		statements: map[uint64]*statement{},
+	}
+	e.session = newSession(e.newSessionID())
+	e.core = scheduler.NewCore(e.session.id, cfg.Timing, cfg.Rand.Float64)
+	e.submits = newSubmits(cfg.InFlight)
+	e.claims = newClaims(cfg.InFlight)
+	e.endings = newEndings(cfg.InFlight)
+	e.workers = newWorkers()
+	e.timers = newTimers()
+	e.refill = newRefill()
+	e.review = newReview()
+	e.cancels = newCancels()
+	return e
+}
+
+// Turn takes what has happened since the last turn and returns what to do. local is the local monotonic clock, counted from
+// any fixed start; it must never go back.
+func (e *Engine) Turn(local time.Duration, inputs []Input) []Effect {
+	e.noticePause(local)
+	e.local = max(local, e.local)
+	for _, in := range inputs {
+		e.take(in)
+	}
+	e.launchRetries()
+	e.keepSession()
+	if e.session.opened {
+		e.watchWorkers()
+		e.fireTimers()
+		e.readLanes()
+		e.reconcile()
+		e.reclaim()
+		e.dispatch()
+		e.borrow()
+	}
+	e.flush()
+	effects := e.effects
+	e.effects = nil
+	return effects
+}
+
+// noticePause gives workers the benefit of a pause of this process: their silence counts only while it was ticking.
+func (e *Engine) noticePause(local time.Duration) {
+	gap := local - e.local
+	if e.local == 0 || gap < pauseNoticed {
+		return
+	}
+	e.workers.forgive(gap)
+	e.quietUntil = local + pauseNoticed
+}
+
+func (e *Engine) take(in Input) {
+	switch in := in.(type) {
+	case SubmitAsked:
+		e.submit(in)
+	case WorkerSaid:
+		e.workerSaid(in)
+	case StatementDone:
+		e.statementDone(in)
+	case StreamOpened:
+		e.workers.streams[in.Stream] = scheduler.WorkerID{}
+	case StreamClosed:
+		e.streamClosed(in.Stream)
+	case SubmitWithdrawn:
+		e.withdrawSubmit(in.Ticket)
+	case CancelAsked:
+		e.cancel(in)
+	case LendAsked:
+		e.lend(in)
+	case LendAnswered:
+		e.borrowed(in.Rows)
+	case PeerStarved:
+		e.peerStarved(in.Kinds)
+	case PeerCancel:
+		e.core.Step(scheduler.CancelAsked{Token: in.Token})
+	case Hinted:
+		e.hinted(in.Hints)
+	case DrainWorker:
+		e.drainWorker(in.ID)
+	case ShutdownAsked:
+		e.shutdown()
+	}
+}
+
+// dispatch asks the core what to do and turns its plan into statements and frames.
+func (e *Engine) dispatch() {
+	now, trusted := e.storeNow(), e.trusted()
+	room := scheduler.Room{HoldDeadlines: e.local < e.quietUntil}
+	if trusted && !e.stopping {
+		room.Urgent, room.Others = e.claims.room()
+	}
+	if e.stopping {
+		e.settleUnaccepted()
+	}
+	plan := e.core.Plan(now, room)
+	e.claim(plan)
+	e.assign(plan.Assign)
+	for _, stop := range plan.Stops {
+		e.toWorker(stop.Worker, func(w *ToWorker) { w.Stops = append(w.Stops, stop) })
+	}
+	e.endings.add(plan.Endings)
+	e.wake(plan.Wakes)
+	e.insert(trusted && !e.stopping)
+	e.end()
+}
+
+// flush hands out what the turn has collected.
+func (e *Engine) flush() {
+	for _, stream := range e.outIDs {
+		e.emit(Send{Stream: stream, Words: *e.out[stream]})
+		delete(e.out, stream)
+	}
+	e.outIDs = e.outIDs[:0]
+	if len(e.hints) > 0 {
+		e.emit(PublishHints{Hints: e.hints})
+		e.hints = nil
+	}
+	if len(e.ended) > 0 {
+		e.emit(TasksEnded{IDs: e.ended})
+		e.ended = nil
+	}
+	e.checkStopped()
+}
+
+func (e *Engine) emit(eff Effect) { e.effects = append(e.effects, eff) }
+
+// NextTurn is when Turn must be called at the latest, by the local clock, also without inputs.
+func (e *Engine) NextTurn() time.Duration {
+	next := e.local + tick
+	if at, some := e.core.NextDeadline(); some {
+		next = min(next, e.localAt(at))
+	}
+	if at, some := e.timers.next(); some {
+		next = min(next, e.localAt(at))
+	}
+	for _, s := range e.retries {
+		next = min(next, s.again)
+	}
+	return max(next, e.local+time.Millisecond)
+}
+
+// tick is how often an engine turns when nothing happens: its periodic work is checked then.
+const tick = 50 * time.Millisecond
+
+// newID makes the ID of a new task in one of this instance's own shards, so that it enters the buffers without a read.
+func (e *Engine) newID(now time.Time) scheduler.ID {
+	shard := uint8(e.rand.IntN(regions.ShardsPerRegion))
+	if len(e.shards) > 0 {
+		shard = e.shards[e.rand.IntN(len(e.shards))]
+	}
+	var random [scheduler.RandomBytes]byte
+	for i := range random {
+		random[i] = byte(e.rand.Uint32())
+	}
+	return scheduler.NewID(shard, now, random)
+}
+
+func (e *Engine) newSessionID() scheduler.SessionID {
+	var id scheduler.SessionID
+	for i := range id {
+		id[i] = byte(e.rand.Uint32())
+	}
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80 // a random UUID's marks
+	return id
+}
+
+// Status is a picture of an engine for health checks, metrics and the admin API.
+type Status struct {
+	Session     scheduler.SessionID
+	Opened      bool // has a session
+	Trusted     bool // may dispatch now
+	Stopping    bool
+	Lanes       int
+	Workers     int
+	Pending     int // submits that wait for their insert
+	Unsettled   int // statements that are tried again
+	Turned      time.Duration
+	LastStore   time.Duration // local time of the last good answer of the store
+	Counts      scheduler.Counts
+	StoreOffset time.Duration
+}
+
+// Status returns the picture as of the last turn.
+func (e *Engine) Status() Status {
+	return Status{
+		Session: e.session.id, Opened: e.session.opened, Trusted: e.trusted(), Stopping: e.stopping,
+		Lanes: len(e.shards), Workers: len(e.workers.byID), Pending: e.submits.waiting(), Unsettled: len(e.retries),
+		Turned: e.local, LastStore: e.session.renewedAt, Counts: e.core.Counts(),
+	}
+}

@@ -1,0 +1,94 @@
+package engine
+
+import "github.com/errandhq/errand/scheduler"
+
+// Input is something that happened.
+type Input interface{ input() }
+
+// Ticket names a question of the edge; its answer carries the same number.
+type Ticket uint64
+
+// SubmitAsked brings new tasks. They are valid, without ID, region, state and times; State is set by the engine.
+type SubmitAsked struct {
+	Ticket Ticket
+	Tasks  []scheduler.Task
+}
+
+// SubmitWithdrawn tells that nobody waits for a submit any more: what is not on its way to the store is dropped, and the
+// ticket is answered at once.
+type SubmitWithdrawn struct{ Ticket Ticket }
+
+// CancelAsked asks to cancel tasks of a tenant.
+type CancelAsked struct {
+	Ticket  Ticket
+	Tenant  string
+	IDs     []scheduler.ID
+	Message string
+}
+
+// StreamOpened tells of a new connection of a worker. It does nothing before its Register.
+type StreamOpened struct{ Stream StreamID }
+
+// StreamClosed tells that a connection has ended, for whatever reason.
+type StreamClosed struct{ Stream StreamID }
+
+// WorkerSaid brings a message of a worker.
+type WorkerSaid struct {
+	Stream StreamID
+	Words  FromWorker
+}
+
+// StatementDone brings the store's answer to a Run effect.
+type StatementDone struct {
+	ID     uint64
+	Answer any
+	Err    error
+}
+
+// LendAsked tells that another instance has room and asks for waiting rows.
+type LendAsked struct {
+	Ticket Ticket
+	Room   []scheduler.KindRoom
+	Limit  int
+}
+
+// LendAnswered brings the rows that another instance has lent; none when it had none or did not answer.
+type LendAnswered struct{ Rows []scheduler.ReadyRow }
+
+// PeerStarved tells that another instance has waiting rows of these kinds that it cannot start.
+type PeerStarved struct{ Kinds []string }
+
+// PeerCancel tells that another instance has written the wish to cancel a task that runs here.
+type PeerCancel struct{ Token scheduler.Token }
+
+// Hinted tells that somebody else has made rows of this instance's lanes ready or timed.
+type Hinted struct{ Hints []Hint }
+
+// Hint says where somebody should look sooner than by itself.
+type Hint struct {
+	Region string
+	Shard  uint8
+	Key    scheduler.BufferKey
+	Timed  bool // a row with a wake time, rather than a ready one
+}
+
+// DrainWorker asks to let a worker finish what it runs and give it no more.
+type DrainWorker struct{ ID scheduler.WorkerID }
+
+// ShutdownAsked starts a polite end: nothing new, what is under way is finished, the session is ended.
+type ShutdownAsked struct{}
+
+func (SubmitAsked) input()     {}
+func (SubmitWithdrawn) input() {}
+func (CancelAsked) input()     {}
+func (StreamOpened) input()    {}
+func (StreamClosed) input()    {}
+func (WorkerSaid) input()      {}
+func (StatementDone) input()   {}
+func (LendAsked) input()       {}
+func (LendAnswered) input()    {}
+func (PeerStarved) input()     {}
+func (PeerCancel) input()      {}
+func (Hinted) input()          {}
+func (DrainWorker) input()     {}
+func (ShutdownAsked) input()   {}

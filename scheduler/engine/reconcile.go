@@ -1,0 +1,163 @@
+package engine
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/errandhq/errand/scheduler"
+)
+
+// Bounds of the reviews.
+const (
+	reviewPage  = scheduler.BatchRowsMax // running rows per read
+	reclaimPage = scheduler.BatchRowsMax
+)
+
+// review compares what the store says is running with what is known here.
+type review struct {
+	reading  pipe
+	orphans  pipe
+	at       time.Duration // when the last comparison began
+	rows     map[scheduler.Token]bool
+	before   []scheduler.Held // what the core held when the comparison began
+	under    scheduler.SessionID
+	suspects map[scheduler.Token]bool // rows that nobody knew of in the last comparison
+	unknown  map[scheduler.Token]scheduler.Held
+
+	reclaimAt time.Duration
+	asked     bool
+}
+
+func newReview() review {
+	return review{
+		reading:  pipe{name: "running", limit: 1},
+		orphans:  pipe{name: "orphans", limit: 1},
+		suspects: map[scheduler.Token]bool{},
+	}
+}
+
+// reconcile starts a comparison when it is time for one.
+func (e *Engine) reconcile() {
+	r := &e.review
+	if !r.reading.free() || !e.trusted() || e.local-r.at < e.timing.Reconcile {
+		return
+	}
+	r.at, r.under = e.local, e.session.id
+	r.rows = map[scheduler.Token]bool{}
+	r.unknown = map[scheduler.Token]scheduler.Held{}
+	r.before = e.core.Held()
+	e.readRunning(scheduler.ID{})
+}
+
+func (e *Engine) readRunning(after scheduler.ID) {
+	q := scheduler.RunningQuery{Region: e.region, Session: e.session.id, After: after, Limit: reviewPage}
+	e.run(&e.review.reading, q, func(s *statement, answer any, err error) {
+		e.finish(s)
+		r := &e.review
+		if err != nil || r.under != e.session.id {
+			return // the next comparison starts afresh
+		}
+		rows := answer.([]scheduler.Held)
+		for i := range rows {
+			e.compare(&rows[i])
+		}
+		if len(rows) == reviewPage {
+			e.readRunning(rows[len(rows)-1].ID)
+			return
+		}
+		e.conclude()
+	})
+}
+
+// compare takes one running row of this session.
+func (e *Engine) compare(row *scheduler.Held) {
+	r := &e.review
+	r.rows[row.Token] = true
+	known, held := e.core.Row(row.Token)
+	switch {
+	case held && row.CancelRequested && !known.CancelRequested:
+		e.core.Step(scheduler.CancelAsked{Token: row.Token})
+	case held:
+	case e.comes(row.Token):
+	default:
+		r.unknown[row.Token] = *row
+	}
+}
+
+// comes tells whether a statement under way is about this attempt.
+func (e *Engine) comes(token scheduler.Token) bool {
+	_, attaching := e.workers.coming[token]
+	_, ending := e.endings.strays[token]
+	return attaching || ending
+}
+
+// conclude gives back rows that nobody knew of twice in a row, and drops attempts whose rows are not here any more.
+func (e *Engine) conclude() {
+	r := &e.review
+	suspects := map[scheduler.Token]bool{}
+	given := 0
+	for _, token := range slices.SortedFunc(maps.Keys(r.unknown), func(a, b scheduler.Token) int { return a.ID.Compare(b.ID) }) {
+		row := r.unknown[token]
+		if !r.suspects[token] {
+			suspects[token] = true
+			continue
+		}
+		if _, held := e.core.Row(token); held || e.comes(token) {
+			continue
+		}
+		if e.endings.stray(scheduler.Withdrawn(&row, scheduler.ReasonUnknownToCore), row) {
+			given++
+		}
+	}
+	r.suspects = suspects
+	if given > 0 {
+		e.observe.Rows("reconciled", given)
+		e.observe.Event("gave back running rows that nobody knew of", "rows", given, "session", e.session.id)
+	}
+	var missing []scheduler.Token
+	for i := range r.before {
+		if !r.rows[r.before[i].Token] && e.core.Holds(r.before[i].Token) {
+			missing = append(missing, r.before[i].Token)
+		}
+	}
+	if len(missing) > 0 {
+		e.observe.Rows("missing", len(missing))
+		e.core.Step(scheduler.RowsMissing{Tokens: missing})
+	}
+	r.rows, r.before, r.unknown = nil, nil, nil
+}
+
+// reclaim takes back running rows of this instance's lanes whose session has ended and that no instance took over. It is
+// driven by the rows, not by the sessions: a session row that is gone altogether hides nothing.
+func (e *Engine) reclaim() {
+	r := &e.review
+	if !r.orphans.free() || !e.steady() || len(e.shards) == 0 || e.local-r.reclaimAt < e.timing.Reclaim {
+		return
+	}
+	r.reclaimAt = e.local
+	q := scheduler.OrphanQuery{Region: e.region, Shards: e.shards, Grace: e.timing.ReattachGrace, Limit: reclaimPage}
+	e.run(&r.orphans, q, func(s *statement, answer any, err error) {
+		e.finish(s)
+		if err != nil {
+			return
+		}
+		rows := answer.([]scheduler.Held)
+		taken := 0
+		for i := range rows {
+			if e.core.Holds(rows[i].Token) || e.comes(rows[i].Token) {
+				continue // being taken over by its worker right now
+			}
+			if e.endings.stray(scheduler.Reclaimed(&rows[i]), rows[i]) {
+				taken++
+			}
+		}
+		if taken > 0 {
+			e.observe.Rows("reclaimed", taken)
+			e.observe.Event("reclaimed running rows of ended sessions", "rows", taken)
+		}
+		if len(rows) == reclaimPage {
+			e.review.reclaimAt = 0
+		}
+	})
+}

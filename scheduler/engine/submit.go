@@ -1,0 +1,297 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/errandhq/errand/scheduler"
+)
+
+// submits holds new tasks on their way into the store.
+type submits struct {
+	urgent, others queue
+	tickets        map[Ticket]*ticket
+	urgentSeen     time.Duration // when an urgent task last came
+}
+
+// queue is one pipeline of inserts.
+type queue struct {
+	pipe
+	pending []newTask
+}
+
+// newTask is a task that waits for its insert.
+type newTask struct {
+	task   scheduler.Task
+	ticket Ticket
+	index  int  // in the ticket's outcomes
+	plain  bool // must not be stored as running: an eager start was refused before
+}
+
+// ticket collects the outcomes of one SubmitAsked.
+type ticket struct {
+	outcomes []SubmitOutcome
+	settled  []bool
+	open     int
+}
+
+func newSubmits(inFlight int) submits {
+	return submits{
+		urgent:  queue{pipe: pipe{name: "insert_urgent", limit: inFlight}},
+		others:  queue{pipe: pipe{name: "insert", limit: inFlight}},
+		tickets: map[Ticket]*ticket{},
+	}
+}
+
+func (s *submits) waiting() int { return len(s.urgent.pending) + len(s.others.pending) }
+
+// submit queues new tasks, or refuses all of them when too many wait already.
+func (e *Engine) submit(in SubmitAsked) {
+	t := &ticket{outcomes: make([]SubmitOutcome, len(in.Tasks)), settled: make([]bool, len(in.Tasks)), open: len(in.Tasks)}
+	var refusal error
+	switch {
+	case e.stopping:
+		refusal = ErrStopping
+	case !e.session.opened || e.submits.waiting()+len(in.Tasks) > submitPendingMax:
+		refusal = ErrBusy
+	}
+	if refusal != nil || len(in.Tasks) == 0 {
+		for i := range t.outcomes {
+			t.outcomes[i].Err = refusal
+		}
+		e.emit(SubmitAnswered{Ticket: in.Ticket, Outcomes: t.outcomes})
+		return
+	}
+	e.submits.tickets[in.Ticket] = t
+	now := e.storeNow()
+	for i := range in.Tasks {
+		task := in.Tasks[i]
+		task.Region, task.ID = e.region, e.newID(now)
+		if task.EffectKey.IsZero() {
+			task.EffectKey = task.ID
+		}
+		t.outcomes[i].Ref = task.Ref
+		n := newTask{task: task, ticket: in.Ticket, index: i}
+		if task.Tier == scheduler.Urgent {
+			e.submits.urgentSeen = e.local
+			e.submits.urgent.pending = append(e.submits.urgent.pending, n)
+		} else {
+			e.submits.others.pending = append(e.submits.others.pending, n)
+		}
+	}
+}
+
+// batchRows is how many rows a write that is not urgent may have now.
+func (e *Engine) batchRows() int {
+	if e.submits.urgentSeen > 0 && e.local-e.submits.urgentSeen < time.Second {
+		return scheduler.BatchRowsUrgentMax
+	}
+	return scheduler.BatchRowsMax
+}
+
+// insert sends what waits, as far as the pipelines have room. eager allows starts in the same write.
+func (e *Engine) insert(eager bool) {
+	for e.submits.urgent.free() && len(e.submits.urgent.pending) > 0 {
+		e.insertBatch(&e.submits.urgent, scheduler.BatchRowsMax, eager)
+	}
+	for e.submits.others.free() && len(e.submits.others.pending) > 0 {
+		e.insertBatch(&e.submits.others, e.batchRows(), eager)
+	}
+}
+
+func (e *Engine) insertBatch(q *queue, limit int, eager bool) {
+	now := e.storeNow()
+	bytes, n := 0, 0
+	for n < len(q.pending) && n < limit && (n == 0 || bytes+len(q.pending[n].task.Payload) <= scheduler.BatchBytesMax) {
+		bytes += len(q.pending[n].task.Payload)
+		n++
+	}
+	batch := make([]newTask, n)
+	copy(batch, q.pending)
+	q.pending = append(q.pending[:0:0], q.pending[n:]...)
+	tasks := make([]scheduler.Task, n)
+	for i := range batch {
+		task := &batch[i].task
+		prepare(task, now)
+		if eager && !batch[i].plain {
+			e.core.Admit(task, now)
+		}
+		tasks[i] = *task
+	}
+	e.observe.Batch(q.name, n)
+	e.run(&q.pipe, scheduler.Insert{Region: e.region, Tasks: tasks}, func(s *statement, answer any, err error) {
+		e.inserted(q, batch, s, answer, err)
+	})
+}
+
+// prepare gives a new task its first waiting state. The store's clock has the last word on every time.
+func prepare(t *scheduler.Task, now time.Time) {
+	t.State, t.Attempt = scheduler.Ready, 0
+	t.ReadyAt, t.Due = now, now.Add(t.Tolerance)
+	if t.RunAt.After(now) {
+		t.State = scheduler.Scheduled
+		t.ReadyAt, t.Due = time.Time{}, t.RunAt.Add(t.Tolerance)
+	}
+}
+
+func (e *Engine) inserted(q *queue, batch []newTask, s *statement, answer any, err error) {
+	if err != nil {
+		e.insertFailed(q, batch, s, err)
+		return
+	}
+	e.finish(s)
+	answers := answer.([]scheduler.Inserted)
+	var ready []scheduler.ReadyRow
+	for i := range answers {
+		n, a := &batch[i], &answers[i]
+		if n.task.State == scheduler.Running {
+			e.eagerAnswered(n, a)
+		}
+		switch {
+		case a.Verdict == scheduler.InsertSessionOver:
+			n.plain = true
+			q.pending = append(q.pending, *n)
+			continue
+		case a.Verdict == scheduler.InsertStored && n.task.State == scheduler.Ready && a.State == scheduler.Ready:
+			ready = append(ready, readyRow(&n.task))
+		case a.Verdict == scheduler.InsertStored && n.task.State == scheduler.Scheduled:
+			e.addTimer(timedRow(&n.task))
+		}
+		e.settleSubmit(n, a)
+	}
+	if len(ready) > 0 {
+		e.offer(ready)
+	}
+}
+
+// eagerAnswered tells the core whether a task that was to start in its insert stands as running.
+func (e *Engine) eagerAnswered(n *newTask, a *scheduler.Inserted) {
+	if a.Verdict == scheduler.InsertStored && a.State == scheduler.Running {
+		n.task.StartedAt, n.task.CreatedAt = a.At, a.At
+		e.core.Advance(scheduler.StartStored{Task: n.task})
+		return
+	}
+	e.core.Advance(scheduler.StartRefused{ID: n.task.ID})
+}
+
+func (e *Engine) settleSubmit(n *newTask, a *scheduler.Inserted) {
+	outcome := SubmitOutcome{Ref: n.task.Ref, State: a.State}
+	switch a.Verdict {
+	case scheduler.InsertDuplicate:
+		outcome.Ref, outcome.Existed = a.Existing, true
+	case scheduler.InsertKeyReused:
+		outcome.Ref, outcome.Err = a.Existing, ErrKeyReused
+	}
+	e.answerSubmit(n, outcome)
+}
+
+func (e *Engine) answerSubmit(n *newTask, outcome SubmitOutcome) {
+	t := e.submits.tickets[n.ticket]
+	if t == nil {
+		return // withdrawn
+	}
+	t.outcomes[n.index] = outcome
+	t.settled[n.index] = true
+	if t.open--; t.open == 0 {
+		delete(e.submits.tickets, n.ticket)
+		e.emit(SubmitAnswered{Ticket: n.ticket, Outcomes: t.outcomes})
+	}
+}
+
+// withdrawSubmit answers a ticket with what is known now.
+func (e *Engine) withdrawSubmit(id Ticket) {
+	t := e.submits.tickets[id]
+	if t == nil {
+		return
+	}
+	for _, q := range []*queue{&e.submits.urgent, &e.submits.others} {
+		q.pending = slices.DeleteFunc(q.pending, func(n newTask) bool {
+			if n.ticket == id {
+				t.outcomes[n.index], t.settled[n.index] = SubmitOutcome{Err: ErrBusy}, true
+			}
+			return n.ticket == id
+		})
+	}
+	for i := range t.outcomes {
+		if !t.settled[i] {
+			t.outcomes[i].Err = ErrOutcomeUnknown
+		}
+	}
+	delete(e.submits.tickets, id)
+	e.emit(SubmitAnswered{Ticket: id, Outcomes: t.outcomes})
+}
+
+// insertFailed tries a batch again until the store says what stands, or finds the row that it will not take.
+func (e *Engine) insertFailed(q *queue, batch []newTask, s *statement, err error) {
+	in := s.request.(scheduler.Insert)
+	switch classify(err, len(batch)) {
+	case halve:
+		half := len(batch) / 2
+		e.finish(s)
+		for _, part := range []struct {
+			batch []newTask
+			tasks []scheduler.Task
+		}{{batch[:half], in.Tasks[:half]}, {batch[half:], in.Tasks[half:]}} {
+			e.run(&q.pipe, scheduler.Insert{Region: in.Region, Tasks: part.tasks}, func(s *statement, answer any, err error) {
+				e.inserted(q, part.batch, s, answer, err)
+			})
+		}
+	case refuse:
+		e.finish(s)
+		n := &batch[0]
+		if n.task.State == scheduler.Running {
+			e.core.Advance(scheduler.StartRefused{ID: n.task.ID})
+		}
+		e.observe.Rows("refused", 1)
+		e.answerSubmit(n, SubmitOutcome{Err: err})
+	case aside:
+		e.setAside(s, err)
+	default:
+		e.tryAgain(s, err)
+	}
+}
+
+func readyRow(t *scheduler.Task) scheduler.ReadyRow {
+	return scheduler.ReadyRow{
+		ID: t.ID, Attempt: t.Attempt, State: t.State, Tenant: t.Tenant, Kind: t.Kind, Tier: t.Tier, Class: t.Class(),
+		Due: t.Due, StartBy: t.StartBy, PayloadSize: len(t.Payload), Suspect: t.Suspect,
+	}
+}
+
+// timedRow is a scheduled task as the timers hold it.
+func timedRow(t *scheduler.Task) scheduler.TimedRow {
+	wake := t.RunAt
+	if !t.StartBy.IsZero() && t.StartBy.Before(wake) {
+		wake = t.StartBy
+	}
+	return scheduler.TimedRow{ReadyRow: readyRow(t), WakeAt: wake}
+}
+
+// offer gives the core rows that this instance made ready itself; of other lanes' rows it tells whoever serves them.
+func (e *Engine) offer(rows []scheduler.ReadyRow) {
+	mine := rows[:0:0]
+	for _, r := range rows {
+		if e.lanes[r.ID.Shard()] {
+			mine = append(mine, r)
+			continue
+		}
+		e.hint(r.ID, scheduler.BufferKey{Tenant: r.Tenant, Tier: r.Tier, Class: r.Class.Hash()}, false)
+	}
+	if len(mine) > 0 {
+		e.core.Step(scheduler.RowsReady{Rows: mine})
+	}
+	for _, r := range mine {
+		if !r.StartBy.IsZero() {
+			e.addTimer(scheduler.TimedRow{ReadyRow: r, WakeAt: r.StartBy})
+		}
+	}
+}
+
+// hintsMax bounds the hints of one turn; whoever misses one finds the row in its own time.
+const hintsMax = 256
+
+func (e *Engine) hint(id scheduler.ID, key scheduler.BufferKey, timed bool) {
+	if len(e.hints) < hintsMax {
+		e.hints = append(e.hints, Hint{Region: e.region, Shard: id.Shard(), Key: key, Timed: timed})
+	}
+}

@@ -1,0 +1,289 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/errandhq/errand/scheduler"
+)
+
+// workers holds the connections and leases of workers, and attempts that are being taken over for them.
+type workers struct {
+	streams   map[StreamID]scheduler.WorkerID // zero before its Register
+	byID      map[scheduler.WorkerID]*worker
+	attaching pipe
+	wanted    []scheduler.Token // to take over, not asked yet
+	// coming are the tokens to be taken over, with what their worker has reported meanwhile (nil for nothing).
+	coming map[scheduler.Token]*scheduler.Report
+}
+
+type worker struct {
+	id       scheduler.WorkerID
+	stream   StreamID // zero while it is not connected
+	heard    time.Duration
+	draining bool
+}
+
+func newWorkers() workers {
+	return workers{
+		streams:   map[StreamID]scheduler.WorkerID{},
+		byID:      map[scheduler.WorkerID]*worker{},
+		attaching: pipe{name: "attach", limit: 2},
+		coming:    map[scheduler.Token]*scheduler.Report{},
+	}
+}
+
+// forgive takes a pause of this process out of every worker's silence.
+func (w *workers) forgive(gap time.Duration) {
+	for _, one := range w.byID {
+		one.heard += gap
+	}
+}
+
+// toWorker adds words to a worker's message of this turn, and tells whether there is a stream to send it on.
+func (e *Engine) toWorker(id scheduler.WorkerID, add func(*ToWorker)) bool {
+	w := e.workers.byID[id]
+	if w == nil || w.stream == 0 {
+		return false
+	}
+	words := e.out[w.stream]
+	if words == nil {
+		words = &ToWorker{}
+		e.out[w.stream] = words
+		e.outIDs = append(e.outIDs, w.stream)
+	}
+	add(words)
+	return true
+}
+
+// workerSaid takes one message of a worker. Words before the Register, and on a stream that was replaced, are not heard.
+func (e *Engine) workerSaid(in WorkerSaid) {
+	if in.Words.Register != nil {
+		e.register(in.Stream, in.Words.Register)
+	}
+	id, known := e.workers.streams[in.Stream]
+	w := e.workers.byID[id]
+	if !known || w == nil || w.stream != in.Stream {
+		return
+	}
+	w.heard = e.local
+	if len(in.Words.Accepted) > 0 {
+		e.accepted(in.Words.Accepted)
+	}
+	if len(in.Words.Reports) > 0 {
+		e.reported(in.Words.Reports)
+	}
+	if hb := in.Words.Heartbeat; hb != nil {
+		e.toWorker(id, func(w *ToWorker) {
+			w.HeartbeatAck = &HeartbeatAck{Seq: hb.Seq, SentAt: hb.SentAt, Grant: e.exclusiveGrant()}
+		})
+	}
+	if in.Words.Drain {
+		e.drainWorker(id)
+	}
+	if in.Words.Goodbye {
+		e.goodbye(w)
+	}
+}
+
+// exclusiveGrant is how long an exclusive handler may run on from when its worker sent the heartbeat: less than the time
+// after which anybody could start the task again.
+func (e *Engine) exclusiveGrant() time.Duration {
+	left := e.session.trustUntil - e.local + e.timing.ReattachGrace
+	return max(min(e.timing.WorkerLease, left)-e.timing.ExclusiveStop, 0)
+}
+
+// register connects a worker. A worker that was here before keeps its attempts; those that it held elsewhere are taken over.
+func (e *Engine) register(stream StreamID, r *Register) {
+	if _, open := e.workers.streams[stream]; !open {
+		return
+	}
+	id := r.Worker.ID
+	e.workers.streams[stream] = id
+	w := e.workers.byID[id]
+	if w == nil {
+		w = &worker{id: id}
+		e.workers.byID[id] = w
+	} else if w.stream != 0 && w.stream != stream {
+		e.emit(CloseStream{Stream: w.stream})
+	}
+	w.stream, w.heard = stream, e.local
+	e.core.Step(scheduler.WorkerJoined{Worker: r.Worker})
+	e.core.Step(scheduler.WorkerDraining{ID: id, Draining: w.draining})
+	e.toWorker(id, func(w *ToWorker) {
+		w.Registered = &Registered{Session: e.session.id, Lease: e.timing.WorkerLease, Heartbeat: e.timing.Heartbeat}
+	})
+
+	var known []scheduler.Token
+	for _, token := range r.Holds {
+		token.Worker = id
+		if e.core.Holds(token) {
+			known = append(known, token)
+		} else {
+			e.attach(token, nil)
+		}
+	}
+	e.core.Step(scheduler.WorkerHolds{ID: id, Tokens: known})
+}
+
+func (e *Engine) accepted(tokens []scheduler.Token) {
+	var known []scheduler.Token
+	for _, token := range tokens {
+		if e.core.Holds(token) {
+			known = append(known, token)
+		} else { // withdrawn meanwhile, or another instance's
+			e.attach(token, nil)
+		}
+	}
+	e.core.Step(scheduler.Accepted{Tokens: known})
+}
+
+// reported takes the ends of attempts. Of one that is not known here the row is taken over first, since what follows from a
+// report depends on it.
+func (e *Engine) reported(reports []scheduler.Report) {
+	known := reports[:0:0]
+	for i := range reports {
+		r := &reports[i]
+		if e.core.Holds(r.Token) {
+			known = append(known, *r)
+			continue
+		}
+		e.attach(r.Token, r)
+	}
+	e.core.Step(scheduler.Reported{Reports: known})
+}
+
+// attach queues the take-over of an attempt, with the report to handle then.
+func (e *Engine) attach(token scheduler.Token, report *scheduler.Report) {
+	known, underway := e.workers.coming[token]
+	if !underway {
+		e.workers.wanted = append(e.workers.wanted, token)
+	}
+	if report == nil {
+		report = known
+	}
+	e.workers.coming[token] = report
+}
+
+// attachHeld takes everything over that ran under an earlier session of this instance.
+func (e *Engine) attachHeld() {
+	for _, h := range e.core.Held() {
+		e.attach(h.Token, nil)
+	}
+}
+
+// attachWanted sends the take-overs that wait.
+func (e *Engine) attachWanted() {
+	w := &e.workers
+	for w.attaching.free() && len(w.wanted) > 0 && e.trusted() {
+		n := min(len(w.wanted), scheduler.BatchRowsMax)
+		batch := slices.Clone(w.wanted[:n])
+		w.wanted = append(w.wanted[:0:0], w.wanted[n:]...)
+		e.run(&w.attaching, scheduler.AttachBatch{Region: e.region, Session: e.session.id, Tokens: batch}, e.attached)
+	}
+}
+
+func (e *Engine) attached(s *statement, answer any, err error) {
+	b := s.request.(scheduler.AttachBatch)
+	if err != nil && b.Session == e.session.id {
+		switch classify(err, len(b.Tokens)) {
+		case halve:
+			first, second := b, b
+			half := len(b.Tokens) / 2
+			first.Tokens, second.Tokens = b.Tokens[:half], b.Tokens[half:]
+			e.split(s, first, second)
+		case aside, refuse:
+			e.setAside(s, err)
+		default:
+			e.tryAgain(s, err)
+		}
+		return
+	}
+	e.finish(s)
+	if b.Session != e.session.id { // the session has changed meanwhile: ask again under the new one
+		e.workers.wanted = append(e.workers.wanted, b.Tokens...)
+		return
+	}
+	answers := answer.([]scheduler.Attached)
+	for i := range answers {
+		e.attachAnswered(b.Tokens[i], &answers[i])
+	}
+}
+
+// attachAnswered goes on with an attempt that is this instance's now, and tells the worker of one that is not its own any more.
+func (e *Engine) attachAnswered(token scheduler.Token, a *scheduler.Attached) {
+	report := e.workers.coming[token]
+	delete(e.workers.coming, token)
+	w := e.workers.byID[token.Worker]
+	switch {
+	case a.Verdict == scheduler.Won && w != nil:
+		e.core.Step(scheduler.TookOver{Held: []scheduler.Held{a.Held}})
+		if report != nil {
+			e.core.Step(scheduler.Reported{Reports: []scheduler.Report{*report}})
+		}
+	case a.Verdict == scheduler.Won:
+		// The worker is gone again: the row is nobody's, and reconciliation gives it back.
+	case report != nil:
+		e.toWorker(token.Worker, func(w *ToWorker) { w.Acks = append(w.Acks, Ack{Token: token, Answer: AckLost}) })
+	default:
+		e.core.Step(scheduler.RowsMissing{Tokens: []scheduler.Token{token}})
+		e.toWorker(token.Worker, func(w *ToWorker) {
+			w.Stops = append(w.Stops, scheduler.Stop{Token: token, Cause: scheduler.StopLost})
+		})
+	}
+}
+
+// streamClosed leaves a worker without a connection: it gets no work, and keeps its attempts for the rest of its lease.
+func (e *Engine) streamClosed(stream StreamID) {
+	id := e.workers.streams[stream]
+	delete(e.workers.streams, stream)
+	delete(e.out, stream)
+	e.outIDs = slices.DeleteFunc(e.outIDs, func(s StreamID) bool { return s == stream })
+	if w := e.workers.byID[id]; w != nil && w.stream == stream {
+		w.stream = 0
+		e.core.Step(scheduler.WorkerDraining{ID: id, Draining: true})
+	}
+}
+
+// goodbye forgets a worker that holds nothing and goes.
+func (e *Engine) goodbye(w *worker) {
+	delete(e.workers.byID, w.id)
+	e.core.Step(scheduler.WorkerHolds{ID: w.id})
+	e.core.Step(scheduler.WorkerLeft{ID: w.id})
+	e.emit(CloseStream{Stream: w.stream})
+}
+
+func (e *Engine) drainWorker(id scheduler.WorkerID) {
+	if w := e.workers.byID[id]; w != nil {
+		w.draining = true
+		e.core.Step(scheduler.WorkerDraining{ID: id, Draining: true})
+		e.toWorker(id, func(w *ToWorker) { w.Drain = true })
+	}
+}
+
+// watchWorkers gives back what silent workers ran, and sends the take-overs that wait.
+func (e *Engine) watchWorkers() {
+	e.attachWanted()
+	if e.local < e.quietUntil {
+		return
+	}
+	var silent []scheduler.WorkerID
+	for id, w := range e.workers.byID {
+		if e.local-w.heard > e.timing.WorkerLease {
+			silent = append(silent, id)
+		}
+	}
+	if len(silent) == 0 {
+		return
+	}
+	slices.SortFunc(silent, scheduler.WorkerID.Compare)
+	for _, id := range silent {
+		e.observe.Event("worker lost: silent for its lease", "worker", id, "attempts", len(e.core.HeldBy(id)))
+		if w := e.workers.byID[id]; w.stream != 0 {
+			e.emit(CloseStream{Stream: w.stream})
+		}
+		delete(e.workers.byID, id)
+	}
+	e.observe.Rows("lost_worker", len(silent))
+	e.core.Step(scheduler.WorkersLost{IDs: silent})
+}
