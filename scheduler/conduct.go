@@ -208,3 +208,9 @@ func (c *Core) Workers() []WorkerID {
 	slices.SortFunc(ids, WorkerID.Compare)
 	return ids
 }
+
+// Worker returns what a worker in the pool says of itself.
+func (c *Core) Worker(id WorkerID) placement.Worker {
+	w, _ := c.pool.Worker(id)
+	return w
+}

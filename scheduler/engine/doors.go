@@ -2,8 +2,12 @@ package engine
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
+	"time"
 
+	"github.com/errandhq/errand/placement"
 	"github.com/errandhq/errand/scheduler"
 )
 
@@ -243,4 +247,32 @@ func (w *watchers) ended(ids []scheduler.ID) {
 			}
 		}
 	}
+}
+
+// WorkerInfo is a worker as this instance sees it.
+type WorkerInfo struct {
+	Worker    placement.Worker
+	Draining  bool
+	Connected bool
+	Silent    time.Duration // since it was heard last
+}
+
+// Kinds lists what the worker serves, by name.
+func (w *WorkerInfo) Kinds() []scheduler.KindRoom {
+	var kinds []scheduler.KindRoom
+	for _, kind := range slices.Sorted(maps.Keys(w.Worker.Slots)) {
+		kinds = append(kinds, scheduler.KindRoom{Kind: kind, Slots: w.Worker.Slots[kind]})
+	}
+	return kinds
+}
+
+// Workers lists the workers of this instance, by identity.
+func (s *Shell) Workers(ctx context.Context) ([]WorkerInfo, error) {
+	ticket, answer := s.tickets.issue()
+	s.Post(WorkersAsked{Ticket: ticket})
+	got, err := s.await(ctx, ticket, answer)
+	if err != nil {
+		return nil, err
+	}
+	return got.(WorkersListed).Workers, nil
 }

@@ -48,6 +48,12 @@ type LendReady struct {
 	Rows   []scheduler.ReadyRow
 }
 
+// WorkersListed answers WorkersAsked.
+type WorkersListed struct {
+	Ticket  Ticket
+	Workers []WorkerInfo
+}
+
 // AskPeerToLend asks another instance for waiting rows; the answer comes as LendAnswered, also when there is none.
 type AskPeerToLend struct {
 	Peer  scheduler.Session
@@ -88,3 +94,4 @@ func (TellPeerCancel) effect()   {}
 func (PublishHints) effect()     {}
 func (TasksEnded) effect()       {}
 func (Stopped) effect()          {}
+func (WorkersListed) effect()    {}

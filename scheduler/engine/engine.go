@@ -171,6 +171,8 @@ func (e *Engine) take(in Input) {
 		e.hinted(in.Hints)
 	case DrainWorker:
 		e.drainWorker(in.ID)
+	case WorkersAsked:
+		e.listWorkers(in.Ticket)
 	case ShutdownAsked:
 		e.shutdown()
 	}
@@ -260,18 +262,21 @@ func (e *Engine) newSessionID() scheduler.SessionID {
 
 // Status is a picture of an engine for health checks, metrics and the admin API.
 type Status struct {
-	Session     scheduler.SessionID
-	Opened      bool // has a session
-	Trusted     bool // may dispatch now
-	Stopping    bool
-	Lanes       int
-	Workers     int
-	Pending     int // submits that wait for their insert
-	Unsettled   int // statements that are tried again
-	Turned      time.Duration
-	LastStore   time.Duration // local time of the last good answer of the store
-	Counts      scheduler.Counts
-	StoreOffset time.Duration
+	Session       scheduler.SessionID
+	Opened        bool // has a session
+	Trusted       bool // may dispatch now
+	Stopping      bool
+	Lanes         int
+	Workers       int
+	Pending       int // submits that wait for their insert
+	Unsettled     int // statements that are tried again
+	Turned        time.Duration
+	LastStore     time.Duration // local time of the last good answer of the store
+	Counts        scheduler.Counts
+	DiscoverCycle time.Duration // how long the last full cycle over the groups of ready rows took
+	// At local time ClockLocal the store's clock was estimated as ClockStore.
+	ClockStore time.Time
+	ClockLocal time.Duration
 }
 
 // Status returns the picture as of the last turn.
@@ -279,6 +284,7 @@ func (e *Engine) Status() Status {
 	return Status{
 		Session: e.session.id, Opened: e.session.opened, Trusted: e.trusted(), Stopping: e.stopping,
 		Lanes: len(e.shards), Workers: len(e.workers.byID), Pending: e.submits.waiting(), Unsettled: len(e.retries),
-		Turned: e.local, LastStore: e.session.renewedAt, Counts: e.core.Counts(),
+		Turned: e.local, LastStore: e.session.renewedAt, Counts: e.core.Counts(), DiscoverCycle: e.refill.cycle,
+		ClockStore: e.session.clockStore, ClockLocal: e.session.clockLocal,
 	}
 }

@@ -75,6 +75,9 @@ type Hint struct {
 // DrainWorker asks to let a worker finish what it runs and give it no more.
 type DrainWorker struct{ ID scheduler.WorkerID }
 
+// WorkersAsked asks for a list of the workers.
+type WorkersAsked struct{ Ticket Ticket }
+
 // ShutdownAsked starts a polite end: nothing new, what is under way is finished, the session is ended.
 type ShutdownAsked struct{}
 
@@ -92,3 +95,4 @@ func (PeerCancel) input()      {}
 func (Hinted) input()          {}
 func (DrainWorker) input()     {}
 func (ShutdownAsked) input()   {}
+func (WorkersAsked) input()    {}

@@ -42,6 +42,7 @@ type Shell struct {
 	wake    chan struct{} // capacity 1: there is something in the inbox
 	stopped chan struct{}
 
+	start    time.Time // where the local clock begins
 	tickets  tickets
 	streams  streams
 	watchers watchers
@@ -59,6 +60,7 @@ func NewShell(e *Engine, store Store, peers Peers, hints Hints) *Shell {
 		hints:   hints,
 		wake:    make(chan struct{}, 1),
 		stopped: make(chan struct{}),
+		start:   time.Now(),
 	}
 	s.status.Store(&Status{})
 	return s
@@ -75,7 +77,7 @@ func (s *Shell) Run(ctx context.Context, goodbye time.Duration) error {
 		s.streams.closeAll()
 	}()
 
-	start := time.Now()
+	start := s.start
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	done := ctx.Done()
@@ -128,6 +130,15 @@ func (s *Shell) take() []Input {
 // Status is the engine's picture, at most a quarter of a second old while it turns.
 func (s *Shell) Status() Status { return *s.status.Load() }
 
+// StoreNow estimates the store's clock; before the first session it is this machine's.
+func (s *Shell) StoreNow() time.Time {
+	st := s.Status()
+	if !st.Opened {
+		return time.Now()
+	}
+	return st.ClockStore.Add(time.Since(s.start) - st.ClockLocal)
+}
+
 func (s *Shell) publishStatus() {
 	if last := s.status.Load(); s.engine.local-last.Turned >= turnsRemembered || last.Turned == 0 {
 		status := s.engine.Status()
@@ -148,6 +159,8 @@ func (s *Shell) perform(ctx context.Context, eff Effect) {
 	case CancelAnswered:
 		s.tickets.answer(eff.Ticket, eff)
 	case LendReady:
+		s.tickets.answer(eff.Ticket, eff)
+	case WorkersListed:
 		s.tickets.answer(eff.Ticket, eff)
 	case TasksEnded:
 		s.watchers.ended(eff.IDs)

@@ -287,3 +287,16 @@ func (e *Engine) watchWorkers() {
 	e.observe.Rows("lost_worker", len(silent))
 	e.core.Step(scheduler.WorkersLost{IDs: silent})
 }
+
+func (e *Engine) listWorkers(ticket Ticket) {
+	var list []WorkerInfo
+	for _, id := range e.core.Workers() {
+		w, described := e.workers.byID[id], e.core.Worker(id)
+		if w != nil {
+			list = append(list, WorkerInfo{
+				Worker: described, Draining: w.draining, Connected: w.stream != 0, Silent: e.local - w.heard,
+			})
+		}
+	}
+	e.emit(WorkersListed{Ticket: ticket, Workers: list})
+}

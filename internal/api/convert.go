@@ -1,0 +1,215 @@
+package api
+
+import (
+	"crypto/sha256"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	errandv1 "github.com/errandhq/errand/proto/errand/v1"
+	"github.com/errandhq/errand/scheduler"
+)
+
+// taskOf turns a submission into a new task. Rules of single fields were checked before; here are those between fields, and
+// what this release refuses rather than ignores. prefix is the path of the spec in the request, for errors.
+func taskOf(spec *errandv1.TaskSpec, prefix, tenant string, now time.Time) (scheduler.Task, error) {
+	if field := notYet(spec); field != "" {
+		return scheduler.Task{}, later(prefix + field)
+	}
+	t := scheduler.Task{
+		Tenant:      tenant,
+		Kind:        spec.GetKind(),
+		Tier:        scheduler.Tier(spec.GetTier()),
+		Payload:     spec.GetPayload(),
+		ContentType: spec.GetContentType(),
+		Spec: scheduler.Spec{
+			AttemptTimeout:  spec.GetAttemptTimeout().AsDuration(),
+			MaxAttempts:     int(spec.GetMaxAttempts()),
+			MaxWorkerLosses: int(spec.GetMaxWorkerLosses()),
+			Retry:           retryOf(spec.GetRetryPolicy()),
+			Exclusive:       spec.GetExclusive(),
+			Labels:          spec.GetLabels(),
+		},
+		IdempotencyKey: spec.GetIdempotencyKey(),
+	}
+	if t.Tier == 0 {
+		t.Tier = scheduler.Standard
+	}
+	if err := setTimes(&t, spec, prefix, now); err != nil {
+		return scheduler.Task{}, err
+	}
+	if r := t.Spec.Retry; r.Initial > 0 && r.Max > 0 && r.Max < r.Initial {
+		return scheduler.Task{}, invalid(prefix+"retry_policy.max_backoff", "must not be below initial_backoff")
+	}
+	if t.IdempotencyKey != "" {
+		t.Fingerprint = fingerprint(spec)
+	}
+	return t, nil
+}
+
+func setTimes(t *scheduler.Task, spec *errandv1.TaskSpec, prefix string, now time.Time) error {
+	t.Tolerance = scheduler.DefaultTolerance(t.Tier)
+	if d := spec.GetDelayTolerance(); d != nil {
+		t.Tolerance = d.AsDuration()
+		if least := scheduler.LeastTolerance(t.Tier); t.Tolerance < least {
+			return invalid(prefix+"delay_tolerance", "must be at least "+least.String()+" for the tier "+t.Tier.String())
+		}
+	}
+	switch start := spec.GetStart().(type) {
+	case *errandv1.TaskSpec_RunAt:
+		t.RunAt = start.RunAt.AsTime()
+	case *errandv1.TaskSpec_Delay:
+		t.RunAt = now.Add(start.Delay.AsDuration())
+	}
+	if !t.RunAt.After(now) {
+		t.RunAt = time.Time{}
+	}
+	field := "start_by"
+	switch useless := spec.GetUseless().(type) {
+	case *errandv1.TaskSpec_StartBy:
+		t.StartBy = useless.StartBy.AsTime()
+	case *errandv1.TaskSpec_StartWithin:
+		field = "start_within"
+		t.StartBy = now.Add(useless.StartWithin.AsDuration())
+	default:
+		return nil
+	}
+	if !t.StartBy.After(now) {
+		return invalid(prefix+field, "is past: the task would never run")
+	}
+	if !t.StartBy.After(t.RunAt) {
+		return invalid(prefix+field, "must be later than run_at or delay: the task would never run")
+	}
+	return nil
+}
+
+// notYet names the first field that this release does not serve. Ignoring it would break a promise silently.
+func notYet(spec *errandv1.TaskSpec) string {
+	switch {
+	case proto.Size(spec.GetRequirements()) > 0:
+		return "requirements"
+	case len(spec.GetSelectors()) > 0:
+		return "selectors"
+	case len(spec.GetPreferences()) > 0:
+		return "preferences"
+	case spec.GetNear() != "":
+		return "near"
+	case len(spec.GetAllowedRegions()) > 0:
+		return "allowed_regions"
+	case spec.GetUniqueKey() != "":
+		return "unique_key"
+	case len(spec.GetLimits()) > 0:
+		return "limits"
+	case len(spec.GetParents()) > 0:
+		return "parents"
+	case spec.GetPreemptible():
+		return "preemptible"
+	case spec.GetRejectIfInfeasible():
+		return "reject_if_infeasible"
+	}
+	return ""
+}
+
+func retryOf(p *errandv1.RetryPolicy) scheduler.RetryPolicy {
+	r := scheduler.RetryPolicy{
+		Initial:    p.GetInitialBackoff().AsDuration(),
+		Max:        p.GetMaxBackoff().AsDuration(),
+		Multiplier: p.GetMultiplier(),
+	}
+	for _, reason := range p.GetNonRetryableReasons() {
+		r.NonRetryable = append(r.NonRetryable, scheduler.Reason(reason))
+	}
+	return r
+}
+
+// fingerprint hashes what was asked, so that a key used again for something else is noticed. The payload counts byte by byte:
+// the same JSON with its keys in another order is another request.
+func fingerprint(spec *errandv1.TaskSpec) []byte {
+	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(spec)
+	if err != nil { // it was just decoded: it can be encoded
+		return nil
+	}
+	sum := sha256.Sum256(raw)
+	return sum[:]
+}
+
+// taskMessage shows a task.
+func taskMessage(t *scheduler.Task, payloads bool) *errandv1.Task {
+	m := &errandv1.Task{
+		TaskId:          t.Ref.String(),
+		Tenant:          t.Tenant,
+		State:           errandv1.TaskState(t.State),
+		Attempt:         t.Attempt,
+		CountedAttempts: int32(t.Counted),
+		WorkerLosses:    int32(t.WorkerLosses),
+		Failure:         failureMessage(t.Failure),
+		CreatedAt:       stamp(t.CreatedAt),
+		ReadyAt:         stamp(t.ReadyAt),
+		Due:             stamp(t.Due),
+		StartedAt:       stamp(t.StartedAt),
+		EndedAt:         stamp(t.EndedAt),
+		WakeAt:          stamp(t.WakeAt),
+		CancelRequested: t.CancelRequested,
+		EffectKey:       scheduler.Ref{Region: t.Region, ID: t.EffectKey}.String(),
+		Spec:            specMessage(t),
+	}
+	if !t.Worker.IsZero() {
+		m.Worker = t.Worker.String()
+	}
+	if payloads {
+		m.Spec.Payload = t.Payload
+		m.Result, m.ResultContentType = t.Result, t.ResultType
+	}
+	return m
+}
+
+func specMessage(t *scheduler.Task) *errandv1.TaskSpec {
+	maxAttempts, maxLosses := int32(t.Spec.Attempts()), int32(t.Spec.WorkerLosses())
+	m := &errandv1.TaskSpec{
+		Kind:            t.Kind,
+		ContentType:     t.ContentType,
+		Labels:          t.Spec.Labels,
+		Tier:            errandv1.Tier(t.Tier),
+		DelayTolerance:  durationpb.New(t.Tolerance),
+		AttemptTimeout:  durationpb.New(t.Spec.Timeout()),
+		MaxAttempts:     &maxAttempts,
+		MaxWorkerLosses: &maxLosses,
+		IdempotencyKey:  t.IdempotencyKey,
+		Exclusive:       t.Spec.Exclusive,
+	}
+	if !t.RunAt.IsZero() {
+		m.Start = &errandv1.TaskSpec_RunAt{RunAt: timestamppb.New(t.RunAt)}
+	}
+	if !t.StartBy.IsZero() {
+		m.Useless = &errandv1.TaskSpec_StartBy{StartBy: timestamppb.New(t.StartBy)}
+	}
+	if r := t.Spec.Retry; r.Initial != 0 || r.Max != 0 || r.Multiplier != 0 || len(r.NonRetryable) > 0 {
+		m.RetryPolicy = &errandv1.RetryPolicy{Multiplier: r.Multiplier}
+		if r.Initial > 0 {
+			m.RetryPolicy.InitialBackoff = durationpb.New(r.Initial)
+		}
+		if r.Max > 0 {
+			m.RetryPolicy.MaxBackoff = durationpb.New(r.Max)
+		}
+		for _, reason := range r.NonRetryable {
+			m.RetryPolicy.NonRetryableReasons = append(m.RetryPolicy.NonRetryableReasons, string(reason))
+		}
+	}
+	return m
+}
+
+func failureMessage(f *scheduler.Failure) *errandv1.Failure {
+	if f == nil {
+		return nil
+	}
+	return &errandv1.Failure{Reason: string(f.Reason), Message: f.Message}
+}
+
+func stamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}

@@ -1,0 +1,172 @@
+package api
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	peerv1 "github.com/errandhq/errand/proto/errand/peer/v1"
+	"github.com/errandhq/errand/proto/errand/peer/v1/peerv1connect"
+	"github.com/errandhq/errand/scheduler"
+	"github.com/errandhq/errand/scheduler/engine"
+)
+
+// watchAnswer is the longest a peer's Watch stays open.
+const watchAnswer = 20 * time.Second
+
+// peerService serves the other scheduler instances.
+type peerService struct {
+	peer Peer
+}
+
+func (s *peerService) Lend(ctx context.Context, req *peerv1.LendRequest) (*peerv1.LendResponse, error) {
+	room := make([]scheduler.KindRoom, 0, len(req.GetRoom()))
+	for _, r := range req.GetRoom() {
+		room = append(room, scheduler.KindRoom{Kind: r.GetKind(), Slots: int(r.GetSlots())})
+	}
+	rows, err := s.peer.Lend(ctx, room, int(req.GetLimit()))
+	if err != nil {
+		return nil, outside(err)
+	}
+	resp := &peerv1.LendResponse{}
+	for i := range rows {
+		resp.Rows = append(resp.Rows, rowMessage(&rows[i]))
+	}
+	return resp, nil
+}
+
+func (s *peerService) Cancel(_ context.Context, req *peerv1.CancelRequest) (*peerv1.CancelResponse, error) {
+	s.peer.Post(engine.PeerCancel{Token: scheduler.Token{
+		ID: scheduler.ID(req.GetId()), Attempt: req.GetAttempt(), Worker: scheduler.WorkerID(req.GetWorker()),
+	}})
+	return &peerv1.CancelResponse{}, nil
+}
+
+func (s *peerService) Watch(ctx context.Context, req *peerv1.WatchRequest) (*peerv1.WatchResponse, error) {
+	ids := make([]scheduler.ID, len(req.GetIds()))
+	for i, id := range req.GetIds() {
+		ids[i] = scheduler.ID(id)
+	}
+	ended := make(chan scheduler.ID, len(ids))
+	defer s.peer.Watch(ids, ended)()
+	ctx, cancel := context.WithTimeout(ctx, watchAnswer)
+	defer cancel()
+	resp := &peerv1.WatchResponse{}
+	select {
+	case id := <-ended:
+		resp.Ended = append(resp.Ended, id[:])
+	case <-ctx.Done():
+	}
+	return resp, nil
+}
+
+func (s *peerService) Hint(_ context.Context, req *peerv1.HintRequest) (*peerv1.HintResponse, error) {
+	s.peer.Post(engine.PeerStarved{Kinds: req.GetStarvedKinds()})
+	return &peerv1.HintResponse{}, nil
+}
+
+func rowMessage(r *scheduler.ReadyRow) *peerv1.Row {
+	return &peerv1.Row{
+		Id: r.ID[:], Attempt: r.Attempt, Tenant: r.Tenant, Kind: r.Kind, Tier: int32(r.Tier), Class: uint64(r.Class),
+		Due: timestamppb.New(r.Due), StartBy: stamp(r.StartBy), PayloadSize: int32(r.PayloadSize), Suspect: r.Suspect,
+	}
+}
+
+// Peers reaches other instances over their peer service; it implements [engine.Peers].
+type Peers struct {
+	client connect.HTTPClient
+	secret string
+}
+
+// NewPeers returns a caller of other instances' peer services, with the deployment's secret.
+func NewPeers(client connect.HTTPClient, secret string) *Peers { return &Peers{client, secret} }
+
+// Lend asks a peer for waiting rows.
+func (p *Peers) Lend(ctx context.Context, peer scheduler.Session, room []scheduler.KindRoom, limit int) ([]scheduler.ReadyRow, error) {
+	req := &peerv1.LendRequest{Limit: int32(limit)}
+	for _, r := range room {
+		req.Room = append(req.Room, &peerv1.KindRoom{Kind: r.Kind, Slots: int32(r.Slots)})
+	}
+	c, err := p.at(peer)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.Lend(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]scheduler.ReadyRow, 0, len(resp.GetRows()))
+	for _, r := range resp.GetRows() {
+		if len(r.GetId()) != len(scheduler.ID{}) {
+			continue
+		}
+		row := scheduler.ReadyRow{
+			ID: scheduler.ID(r.GetId()), Attempt: r.GetAttempt(), State: scheduler.Ready, Tenant: r.GetTenant(), Kind: r.GetKind(),
+			Tier: scheduler.Tier(r.GetTier()), Class: scheduler.Class(r.GetClass()), Due: r.GetDue().AsTime(),
+			PayloadSize: int(r.GetPayloadSize()), Suspect: r.GetSuspect(),
+		}
+		if r.GetStartBy() != nil {
+			row.StartBy = r.GetStartBy().AsTime()
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// Starved tells a peer which kinds wait here.
+func (p *Peers) Starved(ctx context.Context, peer scheduler.Session, kinds []string) error {
+	c, err := p.at(peer)
+	if err != nil {
+		return err
+	}
+	_, err = c.Hint(ctx, &peerv1.HintRequest{StarvedKinds: kinds})
+	return err
+}
+
+// Cancel tells a peer that an attempt which it dispatches shall be canceled.
+func (p *Peers) Cancel(ctx context.Context, peer scheduler.Session, token scheduler.Token) error {
+	c, err := p.at(peer)
+	if err != nil {
+		return err
+	}
+	_, err = c.Cancel(ctx, &peerv1.CancelRequest{Id: token.ID[:], Attempt: token.Attempt, Worker: token.Worker[:]})
+	return err
+}
+
+var errNoAddress = errors.New("the peer has no address")
+
+func (p *Peers) at(peer scheduler.Session) (peerv1connect.PeerServiceClient, error) {
+	if peer.Address == "" {
+		return nil, errNoAddress
+	}
+	return peerv1connect.NewPeerServiceClient(p.client, peer.Address, connect.WithInterceptors(bearer(p.secret))), nil
+}
+
+// bearer sends a secret with every call.
+func bearer(secret string) connect.UnaryInterceptorFunc {
+	return func(next connect.UnaryFunc) connect.UnaryFunc {
+		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+			req.Header().Set("Authorization", "Bearer "+secret)
+			return next(ctx, req)
+		}
+	}
+}
+
+// peersOnly lets through who knows the deployment's secret; without one nobody is let through.
+func peersOnly(secret string, next http.Handler) http.Handler {
+	clients := connect.NewErrorWriter()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		given, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if secret == "" || !found || subtle.ConstantTimeCompare([]byte(given), []byte(secret)) != 1 {
+			_ = clients.Write(w, r, unauthenticated("this service is for the deployment's own instances"))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

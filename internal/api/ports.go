@@ -1,0 +1,61 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/errandhq/errand/internal/store"
+	"github.com/errandhq/errand/scheduler"
+	"github.com/errandhq/errand/scheduler/engine"
+)
+
+// Scheduler is what the edge needs of the scheduler instance in this process. [engine.Shell] implements it.
+type Scheduler interface {
+	Submit(ctx context.Context, tasks []scheduler.Task) ([]engine.SubmitOutcome, error)
+	Cancel(ctx context.Context, tenant, message string, ids []scheduler.ID) ([]scheduler.CancelAnswer, error)
+	Watch(ids []scheduler.ID, ended chan<- scheduler.ID) (stop func())
+	OpenStream() *engine.Stream
+	Status() engine.Status
+	StoreNow() time.Time
+}
+
+// Peer is what other instances may ask of this one. [engine.Shell] implements it.
+type Peer interface {
+	Lend(ctx context.Context, room []scheduler.KindRoom, limit int) ([]scheduler.ReadyRow, error)
+	Watch(ids []scheduler.ID, ended chan<- scheduler.ID) (stop func())
+	Post(inputs ...engine.Input)
+}
+
+// Tasks reads tasks.
+type Tasks interface {
+	// Task returns a tenant's task, or store.ErrNotFound.
+	Task(ctx context.Context, tenant string, ref scheduler.Ref) (scheduler.Task, error)
+	// TaskAttempts returns the latest attempts that did not simply succeed, oldest first, at most limit.
+	TaskAttempts(ctx context.Context, ref scheduler.Ref, limit int) ([]store.AttemptRecord, error)
+	// ListTasks returns a page.
+	ListTasks(ctx context.Context, q store.ListQuery) (store.ListPage, error)
+	// TaskStates returns the states of tasks by ID; ones that are not there are missing. For waits: cheap.
+	TaskStates(ctx context.Context, region string, ids []scheduler.ID) (map[scheduler.ID]scheduler.State, error)
+}
+
+// Keys keeps API keys.
+type Keys interface {
+	CreateKey(ctx context.Context, k store.Key) error
+	// LookupKey returns the key with this hash, revoked or not, or store.ErrNotFound.
+	LookupKey(ctx context.Context, hash []byte) (store.Key, error)
+	ListKeys(ctx context.Context, tenant, after string, limit int) ([]store.Key, error)
+	RevokeKey(ctx context.Context, id string) (store.Key, error)
+}
+
+// Tenants keeps tenants.
+type Tenants interface {
+	CreateTenant(ctx context.Context, t store.Tenant) (store.Tenant, error)
+	UpdateTenant(ctx context.Context, t store.Tenant) (store.Tenant, error)
+	Tenant(ctx context.Context, name string) (store.Tenant, error)
+	ListTenants(ctx context.Context, after string, limit int) ([]store.Tenant, error)
+}
+
+// Auditor proves P2 and P3 on the live system.
+type Auditor interface {
+	Audit(ctx context.Context, region string) (store.Report, error)
+}

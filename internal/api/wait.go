@@ -1,0 +1,72 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/errandhq/errand/internal/store"
+	errandv1 "github.com/errandhq/errand/proto/errand/v1"
+	"github.com/errandhq/errand/scheduler"
+)
+
+// Bounds of a wait.
+const (
+	waitDefault   = 30 * time.Second
+	waitPollFirst = 200 * time.Millisecond // a task that ends elsewhere is seen by looking at the store
+	waitPollMax   = time.Second
+)
+
+// WaitTask hears of an end at this instance at once, and of one elsewhere by looking from time to time.
+func (s *taskService) WaitTask(ctx context.Context, req *errandv1.WaitTaskRequest) (*errandv1.WaitTaskResponse, error) {
+	p, err := allow(ctx, store.ScopeTenant)
+	if err != nil {
+		return nil, err
+	}
+	ref, err := refOf(req.GetTaskId())
+	if err != nil {
+		return nil, err
+	}
+	limit := waitDefault
+	if req.GetTimeout() != nil {
+		limit = req.GetTimeout().AsDuration()
+	}
+	ended := make(chan scheduler.ID, 1)
+	stop := s.scheduler.Watch([]scheduler.ID{ref.ID}, ended)
+	defer stop()
+
+	task, err := s.find(ctx, p.Tenant, ref)
+	if err != nil {
+		return nil, err
+	}
+	if !task.State.Terminal() && limit > 0 {
+		if task, err = s.await(ctx, task, limit, ended); err != nil {
+			return nil, err
+		}
+	}
+	return &errandv1.WaitTaskResponse{Task: taskMessage(&task, true), Ended: task.State.Terminal()}, nil
+}
+
+func (s *taskService) await(ctx context.Context, task scheduler.Task, limit time.Duration, ended <-chan scheduler.ID) (scheduler.Task, error) {
+	timeout := time.NewTimer(limit)
+	defer timeout.Stop()
+	pause := waitPollFirst
+	poll := time.NewTimer(pause)
+	defer poll.Stop()
+	for {
+		select {
+		case <-ended:
+			return s.find(ctx, task.Tenant, task.Ref)
+		case <-timeout.C:
+			return s.find(ctx, task.Tenant, task.Ref)
+		case <-ctx.Done():
+			return task, outside(ctx.Err())
+		case <-poll.C:
+			states, err := s.tasks.TaskStates(ctx, task.Region, []scheduler.ID{task.ID})
+			if err == nil && states[task.ID].Terminal() {
+				return s.find(ctx, task.Tenant, task.Ref)
+			}
+			pause = min(pause*2, waitPollMax)
+			poll.Reset(pause)
+		}
+	}
+}
