@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Generates the Go code of the protobuf files with pinned tools. With --check it only tells whether the committed code is up to date.
+# Generates the Go code of the .proto files with pinned tools, after linting them. With --check it changes nothing and fails when
+# the committed code is not what the .proto files say. Needs Go, node and npm; fetches the tools into .tools/ and node_modules/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,21 +14,34 @@ if [ ! -e "$stamp" ]; then
   GOBIN=$PWD/.tools/bin go install connectrpc.com/connect/cmd/protoc-gen-connect-go@$PROTOC_GEN_CONNECT_GO
   touch "$stamp"
 fi
-[ -x node_modules/.bin/buf ] || npm ci --no-audit --no-fund --loglevel=error >&2
 buf=node_modules/.bin/buf
+wanted=$(node -p "require('./package.json').devDependencies['@bufbuild/buf']")
+if [ "$("$buf" --version 2>/dev/null)" != "$wanted" ]; then
+  npm ci --no-audit --no-fund --loglevel=error >&2
+fi
 
 "$buf" lint
-if [ "${1:-}" = --check ]; then
-  out=.tools/generated
-  rm -rf "$out" && mkdir -p "$out"
-  "$buf" generate --output "$out"
-  status=0
-  while IFS= read -r file; do
-    if ! cmp -s "$out/$file" "$file"; then
-      echo "$file is not what the .proto files say: run make generate" >&2
-      status=1
-    fi
-  done < <(cd "$out" && find proto -name '*.go')
-  exit $status
-fi
-"$buf" generate
+"$buf" format --diff --exit-code --path proto/errand >&2 || { echo "run: $buf format -w --path proto/errand" >&2; exit 1; }
+
+# Into a folder of its own first: a reader of the tree never sees half of it, and a file whose .proto is gone is found.
+fresh=$(mktemp -d .tools/generated.XXXXXX)
+trap 'rm -rf "$fresh"' EXIT
+"$buf" generate --output "$fresh"
+
+status=0
+while IFS= read -r file; do
+  cmp -s "$fresh/$file" "$file" && continue
+  if [ "${1:-}" = --check ]; then
+    echo "$file is not what the .proto files say: run proto/generate.sh" >&2
+    status=1
+  elif [ -e "$fresh/$file" ]; then
+    mkdir -p "$(dirname "$file")"
+    cp "$fresh/$file" "$file"
+  else
+    rm "$file"
+  fi
+done < <({
+  (cd "$fresh" && find proto -name '*.go')
+  find proto/errand -name '*.pb.go' -o -name '*.connect.go'
+} | sort -u)
+exit $status

@@ -25,11 +25,13 @@ const (
 // ErrorDetail is attached to every error that an RPC returns. Programs decide by reason; messages are for people and change.
 type ErrorDetail struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A stable word in UPPER_SNAKE, for instance INVALID_FIELD, TASK_NOT_FOUND, KEY_REUSED, OUTCOME_UNKNOWN, NOT_YET_AVAILABLE.
+	// A stable word in UPPER_SNAKE that never changes its meaning. New words may be added: take an unknown one by its Connect code.
+	// Among them: INVALID_FIELD, TASK_NOT_FOUND, KEY_REUSED, OUTCOME_UNKNOWN, TENANT_PAUSED, NOT_YET_AVAILABLE.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The path of the offending field of the request, for instance "spec.kind"; empty when no single field is at fault.
+	// The path of the offending field of the request, for instance "spec.kind" or "specs[3].labels"; empty when no single field
+	// is at fault.
 	Field string `protobuf:"bytes,2,opt,name=field,proto3" json:"field,omitempty"`
-	// The task that the error is about; with OUTCOME_UNKNOWN the id under which it may be stored.
+	// The handle of the task that the error is about; empty for none. With OUTCOME_UNKNOWN the one under which it may be stored.
 	TaskId string `protobuf:"bytes,3,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// When to try again at the earliest; unset when trying again is of no use, or any time is as good.
 	RetryAfter    *durationpb.Duration `protobuf:"bytes,4,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`

@@ -7,6 +7,7 @@
 package errandv1
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
@@ -22,19 +23,78 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Operation is work over many tasks that goes on after its RPC has answered.
+// OperationKind is what an operation does.
+type OperationKind int32
+
+const (
+	// Never returned.
+	OperationKind_OPERATION_KIND_UNSPECIFIED OperationKind = 0
+	// Cancels tasks.
+	OperationKind_OPERATION_KIND_CANCEL OperationKind = 1
+	// Redrives failed tasks.
+	OperationKind_OPERATION_KIND_REDRIVE OperationKind = 2
+)
+
+// Enum value maps for OperationKind.
+var (
+	OperationKind_name = map[int32]string{
+		0: "OPERATION_KIND_UNSPECIFIED",
+		1: "OPERATION_KIND_CANCEL",
+		2: "OPERATION_KIND_REDRIVE",
+	}
+	OperationKind_value = map[string]int32{
+		"OPERATION_KIND_UNSPECIFIED": 0,
+		"OPERATION_KIND_CANCEL":      1,
+		"OPERATION_KIND_REDRIVE":     2,
+	}
+)
+
+func (x OperationKind) Enum() *OperationKind {
+	p := new(OperationKind)
+	*p = x
+	return p
+}
+
+func (x OperationKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OperationKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_errand_v1_operation_proto_enumTypes[0].Descriptor()
+}
+
+func (OperationKind) Type() protoreflect.EnumType {
+	return &file_errand_v1_operation_proto_enumTypes[0]
+}
+
+func (x OperationKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OperationKind.Descriptor instead.
+func (OperationKind) EnumDescriptor() ([]byte, []int) {
+	return file_errand_v1_operation_proto_rawDescGZIP(), []int{0}
+}
+
+// Operation is work over many tasks that goes on after its RPC has answered, also over a restart of schedulers.
 type Operation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its handle.
+	// Its handle. At most 90 bytes.
 	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
 	// Tasks done.
 	Done int64 `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
-	// Tasks that it will touch, as far as known.
+	// Tasks that it will touch, as far as known; may grow until it has ended.
 	Total int64 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
 	// Whether it has ended.
 	Ended bool `protobuf:"varint,4,opt,name=ended,proto3" json:"ended,omitempty"`
 	// When it began.
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// What it does.
+	Kind OperationKind `protobuf:"varint,6,opt,name=kind,proto3,enum=errand.v1.OperationKind" json:"kind,omitempty"`
+	// Tasks that it could not touch, for instance because they ended first.
+	Skipped int64 `protobuf:"varint,7,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	// When it ended; unset before.
+	EndedAt       *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -104,18 +164,142 @@ func (x *Operation) GetCreatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Operation) GetKind() OperationKind {
+	if x != nil {
+		return x.Kind
+	}
+	return OperationKind_OPERATION_KIND_UNSPECIFIED
+}
+
+func (x *Operation) GetSkipped() int64 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
+func (x *Operation) GetEndedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAt
+	}
+	return nil
+}
+
+// GetOperationRequest names an operation.
+type GetOperationRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its handle, 1 to 90 bytes.
+	OperationId   string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetOperationRequest) Reset() {
+	*x = GetOperationRequest{}
+	mi := &file_errand_v1_operation_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetOperationRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetOperationRequest) ProtoMessage() {}
+
+func (x *GetOperationRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_errand_v1_operation_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetOperationRequest.ProtoReflect.Descriptor instead.
+func (*GetOperationRequest) Descriptor() ([]byte, []int) {
+	return file_errand_v1_operation_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *GetOperationRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+// GetOperationResponse is an operation.
+type GetOperationResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As it stands. Kept 7 days past its end.
+	Operation     *Operation `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetOperationResponse) Reset() {
+	*x = GetOperationResponse{}
+	mi := &file_errand_v1_operation_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetOperationResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetOperationResponse) ProtoMessage() {}
+
+func (x *GetOperationResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_errand_v1_operation_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetOperationResponse.ProtoReflect.Descriptor instead.
+func (*GetOperationResponse) Descriptor() ([]byte, []int) {
+	return file_errand_v1_operation_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *GetOperationResponse) GetOperation() *Operation {
+	if x != nil {
+		return x.Operation
+	}
+	return nil
+}
+
 var File_errand_v1_operation_proto protoreflect.FileDescriptor
 
 const file_errand_v1_operation_proto_rawDesc = "" +
 	"\n" +
-	"\x19errand/v1/operation.proto\x12\terrand.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa9\x01\n" +
+	"\x19errand/v1/operation.proto\x12\terrand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa8\x02\n" +
 	"\tOperation\x12!\n" +
 	"\foperation_id\x18\x01 \x01(\tR\voperationId\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x03R\x04done\x12\x14\n" +
 	"\x05total\x18\x03 \x01(\x03R\x05total\x12\x14\n" +
 	"\x05ended\x18\x04 \x01(\bR\x05ended\x129\n" +
 	"\n" +
-	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAtB5Z3github.com/errandhq/errand/proto/errand/v1;errandv1b\x06proto3"
+	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12,\n" +
+	"\x04kind\x18\x06 \x01(\x0e2\x18.errand.v1.OperationKindR\x04kind\x12\x18\n" +
+	"\askipped\x18\a \x01(\x03R\askipped\x125\n" +
+	"\bended_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\"C\n" +
+	"\x13GetOperationRequest\x12,\n" +
+	"\foperation_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(ZR\voperationId\"J\n" +
+	"\x14GetOperationResponse\x122\n" +
+	"\toperation\x18\x01 \x01(\v2\x14.errand.v1.OperationR\toperation*f\n" +
+	"\rOperationKind\x12\x1e\n" +
+	"\x1aOPERATION_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15OPERATION_KIND_CANCEL\x10\x01\x12\x1a\n" +
+	"\x16OPERATION_KIND_REDRIVE\x10\x02B5Z3github.com/errandhq/errand/proto/errand/v1;errandv1b\x06proto3"
 
 var (
 	file_errand_v1_operation_proto_rawDescOnce sync.Once
@@ -129,18 +313,25 @@ func file_errand_v1_operation_proto_rawDescGZIP() []byte {
 	return file_errand_v1_operation_proto_rawDescData
 }
 
-var file_errand_v1_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
+var file_errand_v1_operation_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_errand_v1_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_errand_v1_operation_proto_goTypes = []any{
-	(*Operation)(nil),             // 0: errand.v1.Operation
-	(*timestamppb.Timestamp)(nil), // 1: google.protobuf.Timestamp
+	(OperationKind)(0),            // 0: errand.v1.OperationKind
+	(*Operation)(nil),             // 1: errand.v1.Operation
+	(*GetOperationRequest)(nil),   // 2: errand.v1.GetOperationRequest
+	(*GetOperationResponse)(nil),  // 3: errand.v1.GetOperationResponse
+	(*timestamppb.Timestamp)(nil), // 4: google.protobuf.Timestamp
 }
 var file_errand_v1_operation_proto_depIdxs = []int32{
-	1, // 0: errand.v1.Operation.created_at:type_name -> google.protobuf.Timestamp
-	1, // [1:1] is the sub-list for method output_type
-	1, // [1:1] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	4, // 0: errand.v1.Operation.created_at:type_name -> google.protobuf.Timestamp
+	0, // 1: errand.v1.Operation.kind:type_name -> errand.v1.OperationKind
+	4, // 2: errand.v1.Operation.ended_at:type_name -> google.protobuf.Timestamp
+	1, // 3: errand.v1.GetOperationResponse.operation:type_name -> errand.v1.Operation
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_errand_v1_operation_proto_init() }
@@ -153,13 +344,14 @@ func file_errand_v1_operation_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_errand_v1_operation_proto_rawDesc), len(file_errand_v1_operation_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   1,
+			NumEnums:      1,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_errand_v1_operation_proto_goTypes,
 		DependencyIndexes: file_errand_v1_operation_proto_depIdxs,
+		EnumInfos:         file_errand_v1_operation_proto_enumTypes,
 		MessageInfos:      file_errand_v1_operation_proto_msgTypes,
 	}.Build()
 	File_errand_v1_operation_proto = out.File

@@ -10,7 +10,6 @@ import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
-	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
@@ -25,365 +24,22 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// OverlapPolicy says what a firing does while the last one's task is open.
-type OverlapPolicy int32
-
-const (
-	// Means skip.
-	OverlapPolicy_OVERLAP_POLICY_UNSPECIFIED OverlapPolicy = 0
-	// The occurrence is skipped.
-	OverlapPolicy_OVERLAP_POLICY_SKIP OverlapPolicy = 1
-	// Both run.
-	OverlapPolicy_OVERLAP_POLICY_ALLOW OverlapPolicy = 2
-	// One occurrence waits for the end; later ones are skipped.
-	OverlapPolicy_OVERLAP_POLICY_BUFFER_ONE OverlapPolicy = 3
-	// The running task is canceled.
-	OverlapPolicy_OVERLAP_POLICY_CANCEL_RUNNING OverlapPolicy = 4
-)
-
-// Enum value maps for OverlapPolicy.
-var (
-	OverlapPolicy_name = map[int32]string{
-		0: "OVERLAP_POLICY_UNSPECIFIED",
-		1: "OVERLAP_POLICY_SKIP",
-		2: "OVERLAP_POLICY_ALLOW",
-		3: "OVERLAP_POLICY_BUFFER_ONE",
-		4: "OVERLAP_POLICY_CANCEL_RUNNING",
-	}
-	OverlapPolicy_value = map[string]int32{
-		"OVERLAP_POLICY_UNSPECIFIED":    0,
-		"OVERLAP_POLICY_SKIP":           1,
-		"OVERLAP_POLICY_ALLOW":          2,
-		"OVERLAP_POLICY_BUFFER_ONE":     3,
-		"OVERLAP_POLICY_CANCEL_RUNNING": 4,
-	}
-)
-
-func (x OverlapPolicy) Enum() *OverlapPolicy {
-	p := new(OverlapPolicy)
-	*p = x
-	return p
-}
-
-func (x OverlapPolicy) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (OverlapPolicy) Descriptor() protoreflect.EnumDescriptor {
-	return file_errand_v1_schedule_service_proto_enumTypes[0].Descriptor()
-}
-
-func (OverlapPolicy) Type() protoreflect.EnumType {
-	return &file_errand_v1_schedule_service_proto_enumTypes[0]
-}
-
-func (x OverlapPolicy) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use OverlapPolicy.Descriptor instead.
-func (OverlapPolicy) EnumDescriptor() ([]byte, []int) {
-	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{0}
-}
-
-// CatchUpPolicy says what becomes of occurrences that were missed.
-type CatchUpPolicy int32
-
-const (
-	// Means latest.
-	CatchUpPolicy_CATCH_UP_POLICY_UNSPECIFIED CatchUpPolicy = 0
-	// They are dropped.
-	CatchUpPolicy_CATCH_UP_POLICY_NONE CatchUpPolicy = 1
-	// The latest one fires.
-	CatchUpPolicy_CATCH_UP_POLICY_LATEST CatchUpPolicy = 2
-	// Up to catch_up_max fire, oldest dropped.
-	CatchUpPolicy_CATCH_UP_POLICY_ALL CatchUpPolicy = 3
-)
-
-// Enum value maps for CatchUpPolicy.
-var (
-	CatchUpPolicy_name = map[int32]string{
-		0: "CATCH_UP_POLICY_UNSPECIFIED",
-		1: "CATCH_UP_POLICY_NONE",
-		2: "CATCH_UP_POLICY_LATEST",
-		3: "CATCH_UP_POLICY_ALL",
-	}
-	CatchUpPolicy_value = map[string]int32{
-		"CATCH_UP_POLICY_UNSPECIFIED": 0,
-		"CATCH_UP_POLICY_NONE":        1,
-		"CATCH_UP_POLICY_LATEST":      2,
-		"CATCH_UP_POLICY_ALL":         3,
-	}
-)
-
-func (x CatchUpPolicy) Enum() *CatchUpPolicy {
-	p := new(CatchUpPolicy)
-	*p = x
-	return p
-}
-
-func (x CatchUpPolicy) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (CatchUpPolicy) Descriptor() protoreflect.EnumDescriptor {
-	return file_errand_v1_schedule_service_proto_enumTypes[1].Descriptor()
-}
-
-func (CatchUpPolicy) Type() protoreflect.EnumType {
-	return &file_errand_v1_schedule_service_proto_enumTypes[1]
-}
-
-func (x CatchUpPolicy) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use CatchUpPolicy.Descriptor instead.
-func (CatchUpPolicy) EnumDescriptor() ([]byte, []int) {
-	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{1}
-}
-
-// ScheduleSpec is what a schedule does and when.
-type ScheduleSpec struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// A cron expression of 5 fields (6 with seconds first), @every DURATION, or @hourly, @daily, @weekly, @monthly, @yearly.
-	Expression string `protobuf:"bytes,1,opt,name=expression,proto3" json:"expression,omitempty"`
-	// An IANA time zone. Default UTC.
-	TimeZone string `protobuf:"bytes,2,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
-	// No occurrence before.
-	StartAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=start_at,json=startAt,proto3" json:"start_at,omitempty"`
-	// No occurrence after.
-	EndAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=end_at,json=endAt,proto3" json:"end_at,omitempty"`
-	// Each occurrence is delayed by a fixed part of this, by the schedule's id. Default 0; at most 1 day.
-	Jitter *durationpb.Duration `protobuf:"bytes,5,opt,name=jitter,proto3" json:"jitter,omitempty"`
-	// What overlaps do.
-	Overlap OverlapPolicy `protobuf:"varint,6,opt,name=overlap,proto3,enum=errand.v1.OverlapPolicy" json:"overlap,omitempty"`
-	// What missed occurrences do.
-	CatchUp CatchUpPolicy `protobuf:"varint,7,opt,name=catch_up,json=catchUp,proto3,enum=errand.v1.CatchUpPolicy" json:"catch_up,omitempty"`
-	// Most occurrences that ALL catches up. Default 10; at most 1000.
-	CatchUpMax int32 `protobuf:"varint,8,opt,name=catch_up_max,json=catchUpMax,proto3" json:"catch_up_max,omitempty"`
-	// How far back catch-up looks. Default 1 day; at most 1 year.
-	CatchUpWindow *durationpb.Duration `protobuf:"bytes,9,opt,name=catch_up_window,json=catchUpWindow,proto3" json:"catch_up_window,omitempty"`
-	// The task that each occurrence submits.
-	Task          *TaskSpec `protobuf:"bytes,10,opt,name=task,proto3" json:"task,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ScheduleSpec) Reset() {
-	*x = ScheduleSpec{}
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ScheduleSpec) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ScheduleSpec) ProtoMessage() {}
-
-func (x *ScheduleSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ScheduleSpec.ProtoReflect.Descriptor instead.
-func (*ScheduleSpec) Descriptor() ([]byte, []int) {
-	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *ScheduleSpec) GetExpression() string {
-	if x != nil {
-		return x.Expression
-	}
-	return ""
-}
-
-func (x *ScheduleSpec) GetTimeZone() string {
-	if x != nil {
-		return x.TimeZone
-	}
-	return ""
-}
-
-func (x *ScheduleSpec) GetStartAt() *timestamppb.Timestamp {
-	if x != nil {
-		return x.StartAt
-	}
-	return nil
-}
-
-func (x *ScheduleSpec) GetEndAt() *timestamppb.Timestamp {
-	if x != nil {
-		return x.EndAt
-	}
-	return nil
-}
-
-func (x *ScheduleSpec) GetJitter() *durationpb.Duration {
-	if x != nil {
-		return x.Jitter
-	}
-	return nil
-}
-
-func (x *ScheduleSpec) GetOverlap() OverlapPolicy {
-	if x != nil {
-		return x.Overlap
-	}
-	return OverlapPolicy_OVERLAP_POLICY_UNSPECIFIED
-}
-
-func (x *ScheduleSpec) GetCatchUp() CatchUpPolicy {
-	if x != nil {
-		return x.CatchUp
-	}
-	return CatchUpPolicy_CATCH_UP_POLICY_UNSPECIFIED
-}
-
-func (x *ScheduleSpec) GetCatchUpMax() int32 {
-	if x != nil {
-		return x.CatchUpMax
-	}
-	return 0
-}
-
-func (x *ScheduleSpec) GetCatchUpWindow() *durationpb.Duration {
-	if x != nil {
-		return x.CatchUpWindow
-	}
-	return nil
-}
-
-func (x *ScheduleSpec) GetTask() *TaskSpec {
-	if x != nil {
-		return x.Task
-	}
-	return nil
-}
-
-// Schedule is a schedule as it stands.
-type Schedule struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Unique for the tenant: 1 to 63 bytes.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What was asked.
-	Spec *ScheduleSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
-	// It does not fire.
-	Paused bool `protobuf:"varint,3,opt,name=paused,proto3" json:"paused,omitempty"`
-	// Why it can never fire, when it was found broken.
-	Broken string `protobuf:"bytes,4,opt,name=broken,proto3" json:"broken,omitempty"`
-	// The last occurrence that fired.
-	LastOccurrence *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=last_occurrence,json=lastOccurrence,proto3" json:"last_occurrence,omitempty"`
-	// The next one.
-	NextOccurrence *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=next_occurrence,json=nextOccurrence,proto3" json:"next_occurrence,omitempty"`
-	// Occurrences that were not caught up.
-	Missed        int64 `protobuf:"varint,7,opt,name=missed,proto3" json:"missed,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Schedule) Reset() {
-	*x = Schedule{}
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Schedule) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Schedule) ProtoMessage() {}
-
-func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
-func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *Schedule) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *Schedule) GetSpec() *ScheduleSpec {
-	if x != nil {
-		return x.Spec
-	}
-	return nil
-}
-
-func (x *Schedule) GetPaused() bool {
-	if x != nil {
-		return x.Paused
-	}
-	return false
-}
-
-func (x *Schedule) GetBroken() string {
-	if x != nil {
-		return x.Broken
-	}
-	return ""
-}
-
-func (x *Schedule) GetLastOccurrence() *timestamppb.Timestamp {
-	if x != nil {
-		return x.LastOccurrence
-	}
-	return nil
-}
-
-func (x *Schedule) GetNextOccurrence() *timestamppb.Timestamp {
-	if x != nil {
-		return x.NextOccurrence
-	}
-	return nil
-}
-
-func (x *Schedule) GetMissed() int64 {
-	if x != nil {
-		return x.Missed
-	}
-	return 0
-}
-
 // CreateScheduleRequest asks for a new schedule.
 type CreateScheduleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Unique for the tenant.
+	// Unique for the tenant: a letter, then up to 62 of a-z 0-9 . _ -
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What it does.
-	Spec          *ScheduleSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
+	// What it does, and when.
+	Spec *ScheduleSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
+	// Store it paused. Default false.
+	Paused        bool `protobuf:"varint,3,opt,name=paused,proto3" json:"paused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateScheduleRequest) Reset() {
 	*x = CreateScheduleRequest{}
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[2]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -395,7 +51,7 @@ func (x *CreateScheduleRequest) String() string {
 func (*CreateScheduleRequest) ProtoMessage() {}
 
 func (x *CreateScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[2]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -408,7 +64,7 @@ func (x *CreateScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateScheduleRequest.ProtoReflect.Descriptor instead.
 func (*CreateScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{2}
+	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *CreateScheduleRequest) GetName() string {
@@ -425,6 +81,13 @@ func (x *CreateScheduleRequest) GetSpec() *ScheduleSpec {
 	return nil
 }
 
+func (x *CreateScheduleRequest) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
 // CreateScheduleResponse is the new schedule.
 type CreateScheduleResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -436,7 +99,7 @@ type CreateScheduleResponse struct {
 
 func (x *CreateScheduleResponse) Reset() {
 	*x = CreateScheduleResponse{}
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[3]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -448,7 +111,7 @@ func (x *CreateScheduleResponse) String() string {
 func (*CreateScheduleResponse) ProtoMessage() {}
 
 func (x *CreateScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[3]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -461,7 +124,7 @@ func (x *CreateScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateScheduleResponse.ProtoReflect.Descriptor instead.
 func (*CreateScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{3}
+	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *CreateScheduleResponse) GetSchedule() *Schedule {
@@ -474,11 +137,11 @@ func (x *CreateScheduleResponse) GetSchedule() *Schedule {
 // UpdateScheduleRequest changes a schedule.
 type UpdateScheduleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which.
+	// Its name, 1 to 63 bytes.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The new values.
+	// The new values; only fields that update_mask names are changed.
 	Spec *ScheduleSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
-	// Which fields of spec are changed.
+	// Which fields of spec are changed. Default all of them; task is replaced as a whole.
 	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,3,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -486,7 +149,7 @@ type UpdateScheduleRequest struct {
 
 func (x *UpdateScheduleRequest) Reset() {
 	*x = UpdateScheduleRequest{}
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[4]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -498,7 +161,7 @@ func (x *UpdateScheduleRequest) String() string {
 func (*UpdateScheduleRequest) ProtoMessage() {}
 
 func (x *UpdateScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[4]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -511,7 +174,7 @@ func (x *UpdateScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateScheduleRequest.ProtoReflect.Descriptor instead.
 func (*UpdateScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{4}
+	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *UpdateScheduleRequest) GetName() string {
@@ -546,7 +209,7 @@ type UpdateScheduleResponse struct {
 
 func (x *UpdateScheduleResponse) Reset() {
 	*x = UpdateScheduleResponse{}
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[5]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -558,7 +221,7 @@ func (x *UpdateScheduleResponse) String() string {
 func (*UpdateScheduleResponse) ProtoMessage() {}
 
 func (x *UpdateScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[5]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -571,7 +234,7 @@ func (x *UpdateScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateScheduleResponse.ProtoReflect.Descriptor instead.
 func (*UpdateScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{5}
+	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *UpdateScheduleResponse) GetSchedule() *Schedule {
@@ -584,7 +247,7 @@ func (x *UpdateScheduleResponse) GetSchedule() *Schedule {
 // GetScheduleRequest names a schedule.
 type GetScheduleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which.
+	// Its name, 1 to 63 bytes.
 	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -592,7 +255,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[6]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -604,7 +267,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[6]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -617,7 +280,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{6}
+	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *GetScheduleRequest) GetName() string {
@@ -638,7 +301,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[7]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -650,7 +313,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[7]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -663,7 +326,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{7}
+	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -678,7 +341,7 @@ type ListSchedulesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many. Default 50; at most 500.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// From the previous page.
+	// From the previous page. At most 1024 bytes.
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -686,7 +349,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[8]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -698,7 +361,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[8]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -711,7 +374,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{8}
+	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListSchedulesRequest) GetPageSize() int32 {
@@ -741,7 +404,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[9]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -753,7 +416,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[9]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -766,7 +429,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{9}
+	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -786,7 +449,7 @@ func (x *ListSchedulesResponse) GetNextPageToken() string {
 // DeleteScheduleRequest names a schedule.
 type DeleteScheduleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which.
+	// Its name, 1 to 63 bytes.
 	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -794,7 +457,7 @@ type DeleteScheduleRequest struct {
 
 func (x *DeleteScheduleRequest) Reset() {
 	*x = DeleteScheduleRequest{}
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[10]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -806,7 +469,7 @@ func (x *DeleteScheduleRequest) String() string {
 func (*DeleteScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[10]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -819,7 +482,7 @@ func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{10}
+	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DeleteScheduleRequest) GetName() string {
@@ -838,7 +501,7 @@ type DeleteScheduleResponse struct {
 
 func (x *DeleteScheduleResponse) Reset() {
 	*x = DeleteScheduleResponse{}
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[11]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -850,7 +513,7 @@ func (x *DeleteScheduleResponse) String() string {
 func (*DeleteScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[11]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -863,13 +526,13 @@ func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{11}
+	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{9}
 }
 
 // PauseScheduleRequest names a schedule.
 type PauseScheduleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which.
+	// Its name, 1 to 63 bytes.
 	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -877,7 +540,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[12]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -889,7 +552,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[12]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -902,7 +565,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{12}
+	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PauseScheduleRequest) GetName() string {
@@ -912,16 +575,18 @@ func (x *PauseScheduleRequest) GetName() string {
 	return ""
 }
 
-// PauseScheduleResponse is empty.
+// PauseScheduleResponse is the paused schedule.
 type PauseScheduleResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As it stands.
+	Schedule      *Schedule `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[13]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -933,7 +598,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[13]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -946,13 +611,20 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{13}
+	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *PauseScheduleResponse) GetSchedule() *Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
 }
 
 // ResumeScheduleRequest names a schedule.
 type ResumeScheduleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which.
+	// Its name, 1 to 63 bytes.
 	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -960,7 +632,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[14]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -972,7 +644,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[14]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -985,7 +657,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{14}
+	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ResumeScheduleRequest) GetName() string {
@@ -995,16 +667,18 @@ func (x *ResumeScheduleRequest) GetName() string {
 	return ""
 }
 
-// ResumeScheduleResponse is empty.
+// ResumeScheduleResponse is the resumed schedule.
 type ResumeScheduleResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As it stands.
+	Schedule      *Schedule `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ResumeScheduleResponse) Reset() {
 	*x = ResumeScheduleResponse{}
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[15]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1016,7 +690,7 @@ func (x *ResumeScheduleResponse) String() string {
 func (*ResumeScheduleResponse) ProtoMessage() {}
 
 func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[15]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1029,13 +703,20 @@ func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{15}
+	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ResumeScheduleResponse) GetSchedule() *Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
 }
 
 // TriggerScheduleRequest names a schedule.
 type TriggerScheduleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which.
+	// Its name, 1 to 63 bytes.
 	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1043,7 +724,7 @@ type TriggerScheduleRequest struct {
 
 func (x *TriggerScheduleRequest) Reset() {
 	*x = TriggerScheduleRequest{}
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[16]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1055,7 +736,7 @@ func (x *TriggerScheduleRequest) String() string {
 func (*TriggerScheduleRequest) ProtoMessage() {}
 
 func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[16]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1068,7 +749,7 @@ func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleRequest.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{16}
+	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TriggerScheduleRequest) GetName() string {
@@ -1081,7 +762,7 @@ func (x *TriggerScheduleRequest) GetName() string {
 // TriggerScheduleResponse names the task.
 type TriggerScheduleResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The submitted task.
+	// The handle of the submitted task.
 	TaskId        string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1089,7 +770,7 @@ type TriggerScheduleResponse struct {
 
 func (x *TriggerScheduleResponse) Reset() {
 	*x = TriggerScheduleResponse{}
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[17]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1101,7 +782,7 @@ func (x *TriggerScheduleResponse) String() string {
 func (*TriggerScheduleResponse) ProtoMessage() {}
 
 func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[17]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1114,7 +795,7 @@ func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleResponse.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{17}
+	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TriggerScheduleResponse) GetTaskId() string {
@@ -1127,10 +808,13 @@ func (x *TriggerScheduleResponse) GetTaskId() string {
 // PreviewScheduleRequest names a schedule, or describes one.
 type PreviewScheduleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// An existing one; or
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// one that might be created.
-	Spec *ScheduleSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
+	// What is asked about.
+	//
+	// Types that are valid to be assigned to Subject:
+	//
+	//	*PreviewScheduleRequest_Name
+	//	*PreviewScheduleRequest_Spec
+	Subject isPreviewScheduleRequest_Subject `protobuf_oneof:"subject"`
 	// How many firings. Default 10; at most 1000.
 	Count         int32 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1139,7 +823,7 @@ type PreviewScheduleRequest struct {
 
 func (x *PreviewScheduleRequest) Reset() {
 	*x = PreviewScheduleRequest{}
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[18]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1151,7 +835,7 @@ func (x *PreviewScheduleRequest) String() string {
 func (*PreviewScheduleRequest) ProtoMessage() {}
 
 func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[18]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1164,19 +848,30 @@ func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{18}
+	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *PreviewScheduleRequest) GetSubject() isPreviewScheduleRequest_Subject {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
 }
 
 func (x *PreviewScheduleRequest) GetName() string {
 	if x != nil {
-		return x.Name
+		if x, ok := x.Subject.(*PreviewScheduleRequest_Name); ok {
+			return x.Name
+		}
 	}
 	return ""
 }
 
 func (x *PreviewScheduleRequest) GetSpec() *ScheduleSpec {
 	if x != nil {
-		return x.Spec
+		if x, ok := x.Subject.(*PreviewScheduleRequest_Spec); ok {
+			return x.Spec
+		}
 	}
 	return nil
 }
@@ -1188,10 +883,28 @@ func (x *PreviewScheduleRequest) GetCount() int32 {
 	return 0
 }
 
+type isPreviewScheduleRequest_Subject interface {
+	isPreviewScheduleRequest_Subject()
+}
+
+type PreviewScheduleRequest_Name struct {
+	// The name of an existing schedule.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3,oneof"`
+}
+
+type PreviewScheduleRequest_Spec struct {
+	// A schedule that might be created.
+	Spec *ScheduleSpec `protobuf:"bytes,2,opt,name=spec,proto3,oneof"`
+}
+
+func (*PreviewScheduleRequest_Name) isPreviewScheduleRequest_Subject() {}
+
+func (*PreviewScheduleRequest_Spec) isPreviewScheduleRequest_Subject() {}
+
 // PreviewScheduleResponse lists firings.
 type PreviewScheduleResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In order.
+	// In order, without jitter; fewer than asked for when the schedule ends.
 	Occurrences   []*timestamppb.Timestamp `protobuf:"bytes,1,rep,name=occurrences,proto3" json:"occurrences,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1199,7 +912,7 @@ type PreviewScheduleResponse struct {
 
 func (x *PreviewScheduleResponse) Reset() {
 	*x = PreviewScheduleResponse{}
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[19]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1211,7 +924,7 @@ func (x *PreviewScheduleResponse) String() string {
 func (*PreviewScheduleResponse) ProtoMessage() {}
 
 func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_schedule_service_proto_msgTypes[19]
+	mi := &file_errand_v1_schedule_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1224,7 +937,7 @@ func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{19}
+	return file_errand_v1_schedule_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PreviewScheduleResponse) GetOccurrences() []*timestamppb.Timestamp {
@@ -1238,41 +951,18 @@ var File_errand_v1_schedule_service_proto protoreflect.FileDescriptor
 
 const file_errand_v1_schedule_service_proto_rawDesc = "" +
 	"\n" +
-	" errand/v1/schedule_service.proto\x12\terrand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x14errand/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbd\x04\n" +
-	"\fScheduleSpec\x12*\n" +
-	"\n" +
-	"expression\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05 \x01(\xff\x01R\n" +
-	"expression\x12$\n" +
-	"\ttime_zone\x18\x02 \x01(\tB\a\xbaH\x04r\x02(?R\btimeZone\x125\n" +
-	"\bstart_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\astartAt\x121\n" +
-	"\x06end_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05endAt\x12A\n" +
-	"\x06jitter\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x052\x00R\x06jitter\x12<\n" +
-	"\aoverlap\x18\x06 \x01(\x0e2\x18.errand.v1.OverlapPolicyB\b\xbaH\x05\x82\x01\x02\x10\x01R\aoverlap\x12=\n" +
-	"\bcatch_up\x18\a \x01(\x0e2\x18.errand.v1.CatchUpPolicyB\b\xbaH\x05\x82\x01\x02\x10\x01R\acatchUp\x12,\n" +
-	"\fcatch_up_max\x18\b \x01(\x05B\n" +
-	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\n" +
-	"catchUpMax\x12R\n" +
-	"\x0fcatch_up_window\x18\t \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\xe7\x84\x0f2\x00R\rcatchUpWindow\x12/\n" +
-	"\x04task\x18\n" +
-	" \x01(\v2\x13.errand.v1.TaskSpecB\x06\xbaH\x03\xc8\x01\x01R\x04task\"\x9d\x02\n" +
-	"\bSchedule\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
-	"\x04spec\x18\x02 \x01(\v2\x17.errand.v1.ScheduleSpecR\x04spec\x12\x16\n" +
-	"\x06paused\x18\x03 \x01(\bR\x06paused\x12\x16\n" +
-	"\x06broken\x18\x04 \x01(\tR\x06broken\x12C\n" +
-	"\x0flast_occurrence\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x0elastOccurrence\x12C\n" +
-	"\x0fnext_occurrence\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x0enextOccurrence\x12\x16\n" +
-	"\x06missed\x18\a \x01(\x03R\x06missed\"\x81\x01\n" +
+	" errand/v1/schedule_service.proto\x12\terrand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18errand/v1/schedule.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x99\x01\n" +
 	"\x15CreateScheduleRequest\x123\n" +
 	"\x04name\x18\x01 \x01(\tB\x1f\xbaH\x1cr\x1a2\x18^[a-z][a-z0-9._-]{0,62}$R\x04name\x123\n" +
-	"\x04spec\x18\x02 \x01(\v2\x17.errand.v1.ScheduleSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\"I\n" +
+	"\x04spec\x18\x02 \x01(\v2\x17.errand.v1.ScheduleSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12\x16\n" +
+	"\x06paused\x18\x03 \x01(\bR\x06paused\"I\n" +
 	"\x16CreateScheduleResponse\x12/\n" +
-	"\bschedule\x18\x01 \x01(\v2\x13.errand.v1.ScheduleR\bschedule\"\xa0\x01\n" +
+	"\bschedule\x18\x01 \x01(\v2\x13.errand.v1.ScheduleR\bschedule\"\x9a\x02\n" +
 	"\x15UpdateScheduleRequest\x12\x1d\n" +
-	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(?R\x04name\x12+\n" +
-	"\x04spec\x18\x02 \x01(\v2\x17.errand.v1.ScheduleSpecR\x04spec\x12;\n" +
-	"\vupdate_mask\x18\x03 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(?R\x04name\x123\n" +
+	"\x04spec\x18\x02 \x01(\v2\x17.errand.v1.ScheduleSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12\xac\x01\n" +
+	"\vupdate_mask\x18\x03 \x01(\v2\x1a.google.protobuf.FieldMaskBo\xbaHl\xe2\x01i\x12\n" +
+	"expression\x12\ttime_zone\x12\bstart_at\x12\x06end_at\x12\x06jitter\x12\aoverlap\x12\bcatch_up\x12\fcatch_up_max\x12\x0fcatch_up_window\x12\x04taskR\n" +
 	"updateMask\"I\n" +
 	"\x16UpdateScheduleResponse\x12/\n" +
 	"\bschedule\x18\x01 \x01(\v2\x13.errand.v1.ScheduleR\bschedule\"3\n" +
@@ -1292,33 +982,25 @@ const file_errand_v1_schedule_service_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(?R\x04name\"\x18\n" +
 	"\x16DeleteScheduleResponse\"5\n" +
 	"\x14PauseScheduleRequest\x12\x1d\n" +
-	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(?R\x04name\"\x17\n" +
-	"\x15PauseScheduleResponse\"6\n" +
+	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(?R\x04name\"H\n" +
+	"\x15PauseScheduleResponse\x12/\n" +
+	"\bschedule\x18\x01 \x01(\v2\x13.errand.v1.ScheduleR\bschedule\"6\n" +
 	"\x15ResumeScheduleRequest\x12\x1d\n" +
-	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(?R\x04name\"\x18\n" +
-	"\x16ResumeScheduleResponse\"7\n" +
+	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(?R\x04name\"I\n" +
+	"\x16ResumeScheduleResponse\x12/\n" +
+	"\bschedule\x18\x01 \x01(\v2\x13.errand.v1.ScheduleR\bschedule\"7\n" +
 	"\x16TriggerScheduleRequest\x12\x1d\n" +
 	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(?R\x04name\"2\n" +
 	"\x17TriggerScheduleResponse\x12\x17\n" +
-	"\atask_id\x18\x01 \x01(\tR\x06taskId\"\x84\x01\n" +
-	"\x16PreviewScheduleRequest\x12\x1b\n" +
-	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02(?R\x04name\x12+\n" +
-	"\x04spec\x18\x02 \x01(\v2\x17.errand.v1.ScheduleSpecR\x04spec\x12 \n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\"\x9c\x01\n" +
+	"\x16PreviewScheduleRequest\x12\x1f\n" +
+	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(?H\x00R\x04name\x12-\n" +
+	"\x04spec\x18\x02 \x01(\v2\x17.errand.v1.ScheduleSpecH\x00R\x04spec\x12 \n" +
 	"\x05count\x18\x03 \x01(\x05B\n" +
-	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\x05count\"W\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\x05countB\x10\n" +
+	"\asubject\x12\x05\xbaH\x02\b\x01\"W\n" +
 	"\x17PreviewScheduleResponse\x12<\n" +
-	"\voccurrences\x18\x01 \x03(\v2\x1a.google.protobuf.TimestampR\voccurrences*\xa4\x01\n" +
-	"\rOverlapPolicy\x12\x1e\n" +
-	"\x1aOVERLAP_POLICY_UNSPECIFIED\x10\x00\x12\x17\n" +
-	"\x13OVERLAP_POLICY_SKIP\x10\x01\x12\x18\n" +
-	"\x14OVERLAP_POLICY_ALLOW\x10\x02\x12\x1d\n" +
-	"\x19OVERLAP_POLICY_BUFFER_ONE\x10\x03\x12!\n" +
-	"\x1dOVERLAP_POLICY_CANCEL_RUNNING\x10\x04*\x7f\n" +
-	"\rCatchUpPolicy\x12\x1f\n" +
-	"\x1bCATCH_UP_POLICY_UNSPECIFIED\x10\x00\x12\x18\n" +
-	"\x14CATCH_UP_POLICY_NONE\x10\x01\x12\x1a\n" +
-	"\x16CATCH_UP_POLICY_LATEST\x10\x02\x12\x17\n" +
-	"\x13CATCH_UP_POLICY_ALL\x10\x032\xa6\x06\n" +
+	"\voccurrences\x18\x01 \x03(\v2\x1a.google.protobuf.TimestampR\voccurrences2\xa6\x06\n" +
 	"\x0fScheduleService\x12U\n" +
 	"\x0eCreateSchedule\x12 .errand.v1.CreateScheduleRequest\x1a!.errand.v1.CreateScheduleResponse\x12U\n" +
 	"\x0eUpdateSchedule\x12 .errand.v1.UpdateScheduleRequest\x1a!.errand.v1.UpdateScheduleResponse\x12Q\n" +
@@ -1342,79 +1024,66 @@ func file_errand_v1_schedule_service_proto_rawDescGZIP() []byte {
 	return file_errand_v1_schedule_service_proto_rawDescData
 }
 
-var file_errand_v1_schedule_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_errand_v1_schedule_service_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_errand_v1_schedule_service_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_errand_v1_schedule_service_proto_goTypes = []any{
-	(OverlapPolicy)(0),              // 0: errand.v1.OverlapPolicy
-	(CatchUpPolicy)(0),              // 1: errand.v1.CatchUpPolicy
-	(*ScheduleSpec)(nil),            // 2: errand.v1.ScheduleSpec
-	(*Schedule)(nil),                // 3: errand.v1.Schedule
-	(*CreateScheduleRequest)(nil),   // 4: errand.v1.CreateScheduleRequest
-	(*CreateScheduleResponse)(nil),  // 5: errand.v1.CreateScheduleResponse
-	(*UpdateScheduleRequest)(nil),   // 6: errand.v1.UpdateScheduleRequest
-	(*UpdateScheduleResponse)(nil),  // 7: errand.v1.UpdateScheduleResponse
-	(*GetScheduleRequest)(nil),      // 8: errand.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),     // 9: errand.v1.GetScheduleResponse
-	(*ListSchedulesRequest)(nil),    // 10: errand.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil),   // 11: errand.v1.ListSchedulesResponse
-	(*DeleteScheduleRequest)(nil),   // 12: errand.v1.DeleteScheduleRequest
-	(*DeleteScheduleResponse)(nil),  // 13: errand.v1.DeleteScheduleResponse
-	(*PauseScheduleRequest)(nil),    // 14: errand.v1.PauseScheduleRequest
-	(*PauseScheduleResponse)(nil),   // 15: errand.v1.PauseScheduleResponse
-	(*ResumeScheduleRequest)(nil),   // 16: errand.v1.ResumeScheduleRequest
-	(*ResumeScheduleResponse)(nil),  // 17: errand.v1.ResumeScheduleResponse
-	(*TriggerScheduleRequest)(nil),  // 18: errand.v1.TriggerScheduleRequest
-	(*TriggerScheduleResponse)(nil), // 19: errand.v1.TriggerScheduleResponse
-	(*PreviewScheduleRequest)(nil),  // 20: errand.v1.PreviewScheduleRequest
-	(*PreviewScheduleResponse)(nil), // 21: errand.v1.PreviewScheduleResponse
-	(*timestamppb.Timestamp)(nil),   // 22: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 23: google.protobuf.Duration
-	(*TaskSpec)(nil),                // 24: errand.v1.TaskSpec
-	(*fieldmaskpb.FieldMask)(nil),   // 25: google.protobuf.FieldMask
+	(*CreateScheduleRequest)(nil),   // 0: errand.v1.CreateScheduleRequest
+	(*CreateScheduleResponse)(nil),  // 1: errand.v1.CreateScheduleResponse
+	(*UpdateScheduleRequest)(nil),   // 2: errand.v1.UpdateScheduleRequest
+	(*UpdateScheduleResponse)(nil),  // 3: errand.v1.UpdateScheduleResponse
+	(*GetScheduleRequest)(nil),      // 4: errand.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),     // 5: errand.v1.GetScheduleResponse
+	(*ListSchedulesRequest)(nil),    // 6: errand.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),   // 7: errand.v1.ListSchedulesResponse
+	(*DeleteScheduleRequest)(nil),   // 8: errand.v1.DeleteScheduleRequest
+	(*DeleteScheduleResponse)(nil),  // 9: errand.v1.DeleteScheduleResponse
+	(*PauseScheduleRequest)(nil),    // 10: errand.v1.PauseScheduleRequest
+	(*PauseScheduleResponse)(nil),   // 11: errand.v1.PauseScheduleResponse
+	(*ResumeScheduleRequest)(nil),   // 12: errand.v1.ResumeScheduleRequest
+	(*ResumeScheduleResponse)(nil),  // 13: errand.v1.ResumeScheduleResponse
+	(*TriggerScheduleRequest)(nil),  // 14: errand.v1.TriggerScheduleRequest
+	(*TriggerScheduleResponse)(nil), // 15: errand.v1.TriggerScheduleResponse
+	(*PreviewScheduleRequest)(nil),  // 16: errand.v1.PreviewScheduleRequest
+	(*PreviewScheduleResponse)(nil), // 17: errand.v1.PreviewScheduleResponse
+	(*ScheduleSpec)(nil),            // 18: errand.v1.ScheduleSpec
+	(*Schedule)(nil),                // 19: errand.v1.Schedule
+	(*fieldmaskpb.FieldMask)(nil),   // 20: google.protobuf.FieldMask
+	(*timestamppb.Timestamp)(nil),   // 21: google.protobuf.Timestamp
 }
 var file_errand_v1_schedule_service_proto_depIdxs = []int32{
-	22, // 0: errand.v1.ScheduleSpec.start_at:type_name -> google.protobuf.Timestamp
-	22, // 1: errand.v1.ScheduleSpec.end_at:type_name -> google.protobuf.Timestamp
-	23, // 2: errand.v1.ScheduleSpec.jitter:type_name -> google.protobuf.Duration
-	0,  // 3: errand.v1.ScheduleSpec.overlap:type_name -> errand.v1.OverlapPolicy
-	1,  // 4: errand.v1.ScheduleSpec.catch_up:type_name -> errand.v1.CatchUpPolicy
-	23, // 5: errand.v1.ScheduleSpec.catch_up_window:type_name -> google.protobuf.Duration
-	24, // 6: errand.v1.ScheduleSpec.task:type_name -> errand.v1.TaskSpec
-	2,  // 7: errand.v1.Schedule.spec:type_name -> errand.v1.ScheduleSpec
-	22, // 8: errand.v1.Schedule.last_occurrence:type_name -> google.protobuf.Timestamp
-	22, // 9: errand.v1.Schedule.next_occurrence:type_name -> google.protobuf.Timestamp
-	2,  // 10: errand.v1.CreateScheduleRequest.spec:type_name -> errand.v1.ScheduleSpec
-	3,  // 11: errand.v1.CreateScheduleResponse.schedule:type_name -> errand.v1.Schedule
-	2,  // 12: errand.v1.UpdateScheduleRequest.spec:type_name -> errand.v1.ScheduleSpec
-	25, // 13: errand.v1.UpdateScheduleRequest.update_mask:type_name -> google.protobuf.FieldMask
-	3,  // 14: errand.v1.UpdateScheduleResponse.schedule:type_name -> errand.v1.Schedule
-	3,  // 15: errand.v1.GetScheduleResponse.schedule:type_name -> errand.v1.Schedule
-	3,  // 16: errand.v1.ListSchedulesResponse.schedules:type_name -> errand.v1.Schedule
-	2,  // 17: errand.v1.PreviewScheduleRequest.spec:type_name -> errand.v1.ScheduleSpec
-	22, // 18: errand.v1.PreviewScheduleResponse.occurrences:type_name -> google.protobuf.Timestamp
-	4,  // 19: errand.v1.ScheduleService.CreateSchedule:input_type -> errand.v1.CreateScheduleRequest
-	6,  // 20: errand.v1.ScheduleService.UpdateSchedule:input_type -> errand.v1.UpdateScheduleRequest
-	8,  // 21: errand.v1.ScheduleService.GetSchedule:input_type -> errand.v1.GetScheduleRequest
-	10, // 22: errand.v1.ScheduleService.ListSchedules:input_type -> errand.v1.ListSchedulesRequest
-	12, // 23: errand.v1.ScheduleService.DeleteSchedule:input_type -> errand.v1.DeleteScheduleRequest
-	14, // 24: errand.v1.ScheduleService.PauseSchedule:input_type -> errand.v1.PauseScheduleRequest
-	16, // 25: errand.v1.ScheduleService.ResumeSchedule:input_type -> errand.v1.ResumeScheduleRequest
-	18, // 26: errand.v1.ScheduleService.TriggerSchedule:input_type -> errand.v1.TriggerScheduleRequest
-	20, // 27: errand.v1.ScheduleService.PreviewSchedule:input_type -> errand.v1.PreviewScheduleRequest
-	5,  // 28: errand.v1.ScheduleService.CreateSchedule:output_type -> errand.v1.CreateScheduleResponse
-	7,  // 29: errand.v1.ScheduleService.UpdateSchedule:output_type -> errand.v1.UpdateScheduleResponse
-	9,  // 30: errand.v1.ScheduleService.GetSchedule:output_type -> errand.v1.GetScheduleResponse
-	11, // 31: errand.v1.ScheduleService.ListSchedules:output_type -> errand.v1.ListSchedulesResponse
-	13, // 32: errand.v1.ScheduleService.DeleteSchedule:output_type -> errand.v1.DeleteScheduleResponse
-	15, // 33: errand.v1.ScheduleService.PauseSchedule:output_type -> errand.v1.PauseScheduleResponse
-	17, // 34: errand.v1.ScheduleService.ResumeSchedule:output_type -> errand.v1.ResumeScheduleResponse
-	19, // 35: errand.v1.ScheduleService.TriggerSchedule:output_type -> errand.v1.TriggerScheduleResponse
-	21, // 36: errand.v1.ScheduleService.PreviewSchedule:output_type -> errand.v1.PreviewScheduleResponse
-	28, // [28:37] is the sub-list for method output_type
-	19, // [19:28] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	18, // 0: errand.v1.CreateScheduleRequest.spec:type_name -> errand.v1.ScheduleSpec
+	19, // 1: errand.v1.CreateScheduleResponse.schedule:type_name -> errand.v1.Schedule
+	18, // 2: errand.v1.UpdateScheduleRequest.spec:type_name -> errand.v1.ScheduleSpec
+	20, // 3: errand.v1.UpdateScheduleRequest.update_mask:type_name -> google.protobuf.FieldMask
+	19, // 4: errand.v1.UpdateScheduleResponse.schedule:type_name -> errand.v1.Schedule
+	19, // 5: errand.v1.GetScheduleResponse.schedule:type_name -> errand.v1.Schedule
+	19, // 6: errand.v1.ListSchedulesResponse.schedules:type_name -> errand.v1.Schedule
+	19, // 7: errand.v1.PauseScheduleResponse.schedule:type_name -> errand.v1.Schedule
+	19, // 8: errand.v1.ResumeScheduleResponse.schedule:type_name -> errand.v1.Schedule
+	18, // 9: errand.v1.PreviewScheduleRequest.spec:type_name -> errand.v1.ScheduleSpec
+	21, // 10: errand.v1.PreviewScheduleResponse.occurrences:type_name -> google.protobuf.Timestamp
+	0,  // 11: errand.v1.ScheduleService.CreateSchedule:input_type -> errand.v1.CreateScheduleRequest
+	2,  // 12: errand.v1.ScheduleService.UpdateSchedule:input_type -> errand.v1.UpdateScheduleRequest
+	4,  // 13: errand.v1.ScheduleService.GetSchedule:input_type -> errand.v1.GetScheduleRequest
+	6,  // 14: errand.v1.ScheduleService.ListSchedules:input_type -> errand.v1.ListSchedulesRequest
+	8,  // 15: errand.v1.ScheduleService.DeleteSchedule:input_type -> errand.v1.DeleteScheduleRequest
+	10, // 16: errand.v1.ScheduleService.PauseSchedule:input_type -> errand.v1.PauseScheduleRequest
+	12, // 17: errand.v1.ScheduleService.ResumeSchedule:input_type -> errand.v1.ResumeScheduleRequest
+	14, // 18: errand.v1.ScheduleService.TriggerSchedule:input_type -> errand.v1.TriggerScheduleRequest
+	16, // 19: errand.v1.ScheduleService.PreviewSchedule:input_type -> errand.v1.PreviewScheduleRequest
+	1,  // 20: errand.v1.ScheduleService.CreateSchedule:output_type -> errand.v1.CreateScheduleResponse
+	3,  // 21: errand.v1.ScheduleService.UpdateSchedule:output_type -> errand.v1.UpdateScheduleResponse
+	5,  // 22: errand.v1.ScheduleService.GetSchedule:output_type -> errand.v1.GetScheduleResponse
+	7,  // 23: errand.v1.ScheduleService.ListSchedules:output_type -> errand.v1.ListSchedulesResponse
+	9,  // 24: errand.v1.ScheduleService.DeleteSchedule:output_type -> errand.v1.DeleteScheduleResponse
+	11, // 25: errand.v1.ScheduleService.PauseSchedule:output_type -> errand.v1.PauseScheduleResponse
+	13, // 26: errand.v1.ScheduleService.ResumeSchedule:output_type -> errand.v1.ResumeScheduleResponse
+	15, // 27: errand.v1.ScheduleService.TriggerSchedule:output_type -> errand.v1.TriggerScheduleResponse
+	17, // 28: errand.v1.ScheduleService.PreviewSchedule:output_type -> errand.v1.PreviewScheduleResponse
+	20, // [20:29] is the sub-list for method output_type
+	11, // [11:20] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_errand_v1_schedule_service_proto_init() }
@@ -1422,20 +1091,23 @@ func file_errand_v1_schedule_service_proto_init() {
 	if File_errand_v1_schedule_service_proto != nil {
 		return
 	}
-	file_errand_v1_task_proto_init()
+	file_errand_v1_schedule_proto_init()
+	file_errand_v1_schedule_service_proto_msgTypes[16].OneofWrappers = []any{
+		(*PreviewScheduleRequest_Name)(nil),
+		(*PreviewScheduleRequest_Spec)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_errand_v1_schedule_service_proto_rawDesc), len(file_errand_v1_schedule_service_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   20,
+			NumEnums:      0,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_errand_v1_schedule_service_proto_goTypes,
 		DependencyIndexes: file_errand_v1_schedule_service_proto_depIdxs,
-		EnumInfos:         file_errand_v1_schedule_service_proto_enumTypes,
 		MessageInfos:      file_errand_v1_schedule_service_proto_msgTypes,
 	}.Build()
 	File_errand_v1_schedule_service_proto = out.File

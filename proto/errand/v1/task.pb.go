@@ -7,10 +7,8 @@
 package errandv1
 
 import (
-	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
-	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -23,63 +21,6 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
-
-// Tier is how urgent a task is; a smaller number is served first.
-type Tier int32
-
-const (
-	// Means the kind's default, and standard without one.
-	Tier_TIER_UNSPECIFIED Tier = 0
-	// May wait about a second. Bounded by a share of the tenant's fair share: marking everything urgent gains nothing.
-	Tier_TIER_URGENT Tier = 1
-	// May wait about a minute.
-	Tier_TIER_STANDARD Tier = 2
-	// May wait a day, and shifts to quiet hours.
-	Tier_TIER_DEFERRABLE Tier = 3
-)
-
-// Enum value maps for Tier.
-var (
-	Tier_name = map[int32]string{
-		0: "TIER_UNSPECIFIED",
-		1: "TIER_URGENT",
-		2: "TIER_STANDARD",
-		3: "TIER_DEFERRABLE",
-	}
-	Tier_value = map[string]int32{
-		"TIER_UNSPECIFIED": 0,
-		"TIER_URGENT":      1,
-		"TIER_STANDARD":    2,
-		"TIER_DEFERRABLE":  3,
-	}
-)
-
-func (x Tier) Enum() *Tier {
-	p := new(Tier)
-	*p = x
-	return p
-}
-
-func (x Tier) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (Tier) Descriptor() protoreflect.EnumDescriptor {
-	return file_errand_v1_task_proto_enumTypes[0].Descriptor()
-}
-
-func (Tier) Type() protoreflect.EnumType {
-	return &file_errand_v1_task_proto_enumTypes[0]
-}
-
-func (x Tier) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use Tier.Descriptor instead.
-func (Tier) EnumDescriptor() ([]byte, []int) {
-	return file_errand_v1_task_proto_rawDescGZIP(), []int{0}
-}
 
 // TaskState is where a task is in its life.
 type TaskState int32
@@ -142,11 +83,11 @@ func (x TaskState) String() string {
 }
 
 func (TaskState) Descriptor() protoreflect.EnumDescriptor {
-	return file_errand_v1_task_proto_enumTypes[1].Descriptor()
+	return file_errand_v1_task_proto_enumTypes[0].Descriptor()
 }
 
 func (TaskState) Type() protoreflect.EnumType {
-	return &file_errand_v1_task_proto_enumTypes[1]
+	return &file_errand_v1_task_proto_enumTypes[0]
 }
 
 func (x TaskState) Number() protoreflect.EnumNumber {
@@ -155,882 +96,28 @@ func (x TaskState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TaskState.Descriptor instead.
 func (TaskState) EnumDescriptor() ([]byte, []int) {
-	return file_errand_v1_task_proto_rawDescGZIP(), []int{1}
-}
-
-// ParentCondition says when a task with parents may run.
-type ParentCondition int32
-
-const (
-	// Means all succeeded.
-	ParentCondition_PARENT_CONDITION_UNSPECIFIED ParentCondition = 0
-	// All parents have succeeded.
-	ParentCondition_PARENT_CONDITION_ALL_SUCCEEDED ParentCondition = 1
-	// All parents have ended, however.
-	ParentCondition_PARENT_CONDITION_ALL_FINISHED ParentCondition = 2
-	// At least one parent has succeeded.
-	ParentCondition_PARENT_CONDITION_ANY_SUCCEEDED ParentCondition = 3
-)
-
-// Enum value maps for ParentCondition.
-var (
-	ParentCondition_name = map[int32]string{
-		0: "PARENT_CONDITION_UNSPECIFIED",
-		1: "PARENT_CONDITION_ALL_SUCCEEDED",
-		2: "PARENT_CONDITION_ALL_FINISHED",
-		3: "PARENT_CONDITION_ANY_SUCCEEDED",
-	}
-	ParentCondition_value = map[string]int32{
-		"PARENT_CONDITION_UNSPECIFIED":   0,
-		"PARENT_CONDITION_ALL_SUCCEEDED": 1,
-		"PARENT_CONDITION_ALL_FINISHED":  2,
-		"PARENT_CONDITION_ANY_SUCCEEDED": 3,
-	}
-)
-
-func (x ParentCondition) Enum() *ParentCondition {
-	p := new(ParentCondition)
-	*p = x
-	return p
-}
-
-func (x ParentCondition) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (ParentCondition) Descriptor() protoreflect.EnumDescriptor {
-	return file_errand_v1_task_proto_enumTypes[2].Descriptor()
-}
-
-func (ParentCondition) Type() protoreflect.EnumType {
-	return &file_errand_v1_task_proto_enumTypes[2]
-}
-
-func (x ParentCondition) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use ParentCondition.Descriptor instead.
-func (ParentCondition) EnumDescriptor() ([]byte, []int) {
-	return file_errand_v1_task_proto_rawDescGZIP(), []int{2}
-}
-
-// ImpossiblePolicy says what becomes of a task whose parents can no longer meet its condition.
-type ImpossiblePolicy int32
-
-const (
-	// Means cancel.
-	ImpossiblePolicy_IMPOSSIBLE_POLICY_UNSPECIFIED ImpossiblePolicy = 0
-	// The task is canceled with a reason, and so are its own children by their policies.
-	ImpossiblePolicy_IMPOSSIBLE_POLICY_CANCEL ImpossiblePolicy = 1
-	// The task runs anyway.
-	ImpossiblePolicy_IMPOSSIBLE_POLICY_RUN ImpossiblePolicy = 2
-)
-
-// Enum value maps for ImpossiblePolicy.
-var (
-	ImpossiblePolicy_name = map[int32]string{
-		0: "IMPOSSIBLE_POLICY_UNSPECIFIED",
-		1: "IMPOSSIBLE_POLICY_CANCEL",
-		2: "IMPOSSIBLE_POLICY_RUN",
-	}
-	ImpossiblePolicy_value = map[string]int32{
-		"IMPOSSIBLE_POLICY_UNSPECIFIED": 0,
-		"IMPOSSIBLE_POLICY_CANCEL":      1,
-		"IMPOSSIBLE_POLICY_RUN":         2,
-	}
-)
-
-func (x ImpossiblePolicy) Enum() *ImpossiblePolicy {
-	p := new(ImpossiblePolicy)
-	*p = x
-	return p
-}
-
-func (x ImpossiblePolicy) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (ImpossiblePolicy) Descriptor() protoreflect.EnumDescriptor {
-	return file_errand_v1_task_proto_enumTypes[3].Descriptor()
-}
-
-func (ImpossiblePolicy) Type() protoreflect.EnumType {
-	return &file_errand_v1_task_proto_enumTypes[3]
-}
-
-func (x ImpossiblePolicy) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use ImpossiblePolicy.Descriptor instead.
-func (ImpossiblePolicy) EnumDescriptor() ([]byte, []int) {
-	return file_errand_v1_task_proto_rawDescGZIP(), []int{3}
-}
-
-// SelectorOperator compares a worker's label.
-type SelectorOperator int32
-
-const (
-	// Refused.
-	SelectorOperator_SELECTOR_OPERATOR_UNSPECIFIED SelectorOperator = 0
-	// The label's value is one of values.
-	SelectorOperator_SELECTOR_OPERATOR_IN SelectorOperator = 1
-	// The label's value is none of values, or it has no such label.
-	SelectorOperator_SELECTOR_OPERATOR_NOT_IN SelectorOperator = 2
-	// The worker has the label.
-	SelectorOperator_SELECTOR_OPERATOR_EXISTS SelectorOperator = 3
-	// The label's value is a number above values[0].
-	SelectorOperator_SELECTOR_OPERATOR_GREATER SelectorOperator = 4
-	// The label's value is a number below values[0].
-	SelectorOperator_SELECTOR_OPERATOR_LESS SelectorOperator = 5
-)
-
-// Enum value maps for SelectorOperator.
-var (
-	SelectorOperator_name = map[int32]string{
-		0: "SELECTOR_OPERATOR_UNSPECIFIED",
-		1: "SELECTOR_OPERATOR_IN",
-		2: "SELECTOR_OPERATOR_NOT_IN",
-		3: "SELECTOR_OPERATOR_EXISTS",
-		4: "SELECTOR_OPERATOR_GREATER",
-		5: "SELECTOR_OPERATOR_LESS",
-	}
-	SelectorOperator_value = map[string]int32{
-		"SELECTOR_OPERATOR_UNSPECIFIED": 0,
-		"SELECTOR_OPERATOR_IN":          1,
-		"SELECTOR_OPERATOR_NOT_IN":      2,
-		"SELECTOR_OPERATOR_EXISTS":      3,
-		"SELECTOR_OPERATOR_GREATER":     4,
-		"SELECTOR_OPERATOR_LESS":        5,
-	}
-)
-
-func (x SelectorOperator) Enum() *SelectorOperator {
-	p := new(SelectorOperator)
-	*p = x
-	return p
-}
-
-func (x SelectorOperator) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (SelectorOperator) Descriptor() protoreflect.EnumDescriptor {
-	return file_errand_v1_task_proto_enumTypes[4].Descriptor()
-}
-
-func (SelectorOperator) Type() protoreflect.EnumType {
-	return &file_errand_v1_task_proto_enumTypes[4]
-}
-
-func (x SelectorOperator) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use SelectorOperator.Descriptor instead.
-func (SelectorOperator) EnumDescriptor() ([]byte, []int) {
-	return file_errand_v1_task_proto_rawDescGZIP(), []int{4}
-}
-
-// Requirements is what one attempt needs of a worker. Zero means none.
-type Requirements struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Thousandths of a processor. At most 1,024,000.
-	CpuMilli int32 `protobuf:"varint,1,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
-	// Memory in MiB. At most 16,777,216.
-	MemoryMib int32 `protobuf:"varint,2,opt,name=memory_mib,json=memoryMib,proto3" json:"memory_mib,omitempty"`
-	// Whole GPU devices. At most 64. Not together with gpu_milli.
-	Gpus int32 `protobuf:"varint,3,opt,name=gpus,proto3" json:"gpus,omitempty"`
-	// A share of one GPU device in thousandths. At most 1000.
-	GpuMilli int32 `protobuf:"varint,4,opt,name=gpu_milli,json=gpuMilli,proto3" json:"gpu_milli,omitempty"`
-	// Slots of the worker. Default 1. At most 1024.
-	Slots         int32 `protobuf:"varint,5,opt,name=slots,proto3" json:"slots,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Requirements) Reset() {
-	*x = Requirements{}
-	mi := &file_errand_v1_task_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Requirements) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Requirements) ProtoMessage() {}
-
-func (x *Requirements) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Requirements.ProtoReflect.Descriptor instead.
-func (*Requirements) Descriptor() ([]byte, []int) {
 	return file_errand_v1_task_proto_rawDescGZIP(), []int{0}
 }
-
-func (x *Requirements) GetCpuMilli() int32 {
-	if x != nil {
-		return x.CpuMilli
-	}
-	return 0
-}
-
-func (x *Requirements) GetMemoryMib() int32 {
-	if x != nil {
-		return x.MemoryMib
-	}
-	return 0
-}
-
-func (x *Requirements) GetGpus() int32 {
-	if x != nil {
-		return x.Gpus
-	}
-	return 0
-}
-
-func (x *Requirements) GetGpuMilli() int32 {
-	if x != nil {
-		return x.GpuMilli
-	}
-	return 0
-}
-
-func (x *Requirements) GetSlots() int32 {
-	if x != nil {
-		return x.Slots
-	}
-	return 0
-}
-
-// Selector is a condition on a worker's label that must hold.
-type Selector struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The label's key, 1 to 63 bytes.
-	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// How it is compared.
-	Operator SelectorOperator `protobuf:"varint,2,opt,name=operator,proto3,enum=errand.v1.SelectorOperator" json:"operator,omitempty"`
-	// At most 32 values of at most 255 bytes.
-	Values        []string `protobuf:"bytes,3,rep,name=values,proto3" json:"values,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Selector) Reset() {
-	*x = Selector{}
-	mi := &file_errand_v1_task_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Selector) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Selector) ProtoMessage() {}
-
-func (x *Selector) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Selector.ProtoReflect.Descriptor instead.
-func (*Selector) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *Selector) GetKey() string {
-	if x != nil {
-		return x.Key
-	}
-	return ""
-}
-
-func (x *Selector) GetOperator() SelectorOperator {
-	if x != nil {
-		return x.Operator
-	}
-	return SelectorOperator_SELECTOR_OPERATOR_UNSPECIFIED
-}
-
-func (x *Selector) GetValues() []string {
-	if x != nil {
-		return x.Values
-	}
-	return nil
-}
-
-// Preference makes workers for which a selector holds more likely.
-type Preference struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The condition.
-	Selector *Selector `protobuf:"bytes,1,opt,name=selector,proto3" json:"selector,omitempty"`
-	// How much it counts against other preferences, 1 to 100.
-	Weight        int32 `protobuf:"varint,2,opt,name=weight,proto3" json:"weight,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Preference) Reset() {
-	*x = Preference{}
-	mi := &file_errand_v1_task_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Preference) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Preference) ProtoMessage() {}
-
-func (x *Preference) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Preference.ProtoReflect.Descriptor instead.
-func (*Preference) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *Preference) GetSelector() *Selector {
-	if x != nil {
-		return x.Selector
-	}
-	return nil
-}
-
-func (x *Preference) GetWeight() int32 {
-	if x != nil {
-		return x.Weight
-	}
-	return 0
-}
-
-// RetryPolicy says when a failed attempt is tried again: exponential backoff with full jitter.
-type RetryPolicy struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Backoff after the first counted attempt. Default 1 s; 1 ms to 1 day.
-	InitialBackoff *durationpb.Duration `protobuf:"bytes,1,opt,name=initial_backoff,json=initialBackoff,proto3" json:"initial_backoff,omitempty"`
-	// The cap of the backoff. Default 1 h; 1 ms to 30 days; not below initial_backoff.
-	MaxBackoff *durationpb.Duration `protobuf:"bytes,2,opt,name=max_backoff,json=maxBackoff,proto3" json:"max_backoff,omitempty"`
-	// Growth per attempt. Default 2; 1 to 100.
-	Multiplier float64 `protobuf:"fixed64,3,opt,name=multiplier,proto3" json:"multiplier,omitempty"`
-	// Failure reasons after which the task is not tried again. At most 32 of at most 63 bytes.
-	NonRetryableReasons []string `protobuf:"bytes,4,rep,name=non_retryable_reasons,json=nonRetryableReasons,proto3" json:"non_retryable_reasons,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
-}
-
-func (x *RetryPolicy) Reset() {
-	*x = RetryPolicy{}
-	mi := &file_errand_v1_task_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RetryPolicy) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RetryPolicy) ProtoMessage() {}
-
-func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
-func (*RetryPolicy) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *RetryPolicy) GetInitialBackoff() *durationpb.Duration {
-	if x != nil {
-		return x.InitialBackoff
-	}
-	return nil
-}
-
-func (x *RetryPolicy) GetMaxBackoff() *durationpb.Duration {
-	if x != nil {
-		return x.MaxBackoff
-	}
-	return nil
-}
-
-func (x *RetryPolicy) GetMultiplier() float64 {
-	if x != nil {
-		return x.Multiplier
-	}
-	return 0
-}
-
-func (x *RetryPolicy) GetNonRetryableReasons() []string {
-	if x != nil {
-		return x.NonRetryableReasons
-	}
-	return nil
-}
-
-// Limit names a rate or concurrency cap that a start must pass.
-type Limit struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The limit's name.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// A key within it, for instance a customer. At most 255 bytes; empty for none.
-	Key           string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Limit) Reset() {
-	*x = Limit{}
-	mi := &file_errand_v1_task_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Limit) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Limit) ProtoMessage() {}
-
-func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Limit.ProtoReflect.Descriptor instead.
-func (*Limit) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *Limit) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *Limit) GetKey() string {
-	if x != nil {
-		return x.Key
-	}
-	return ""
-}
-
-// TaskSpec is what a submitter says of a task.
-type TaskSpec struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which handler runs it: a letter, then up to 62 of a-z 0-9 . _ -
-	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// What the handler gets, opaque. At most 262,144 bytes.
-	Payload []byte `protobuf:"bytes,2,opt,name=payload,proto3" json:"payload,omitempty"`
-	// How to read the payload. At most 255 bytes.
-	ContentType string `protobuf:"bytes,3,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
-	// For people and filters. At most 32, keys of 1 to 63 bytes, values of at most 255.
-	Labels map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// How urgent it is. Default the kind's, then standard.
-	Tier Tier `protobuf:"varint,5,opt,name=tier,proto3,enum=errand.v1.Tier" json:"tier,omitempty"`
-	// How long it may wait once it is ready. Default by tier: 1 s, 1 min, 24 h. At least 0 s, 10 s, 10 min. At most 30 days.
-	DelayTolerance *durationpb.Duration `protobuf:"bytes,6,opt,name=delay_tolerance,json=delayTolerance,proto3" json:"delay_tolerance,omitempty"`
-	// When it may start at the earliest. Default at once.
-	//
-	// Types that are valid to be assigned to Start:
-	//
-	//	*TaskSpec_RunAt
-	//	*TaskSpec_Delay
-	Start isTaskSpec_Start `protobuf_oneof:"start"`
-	// When it is useless if not started by then; it expires and is never run. Default never.
-	//
-	// Types that are valid to be assigned to Useless:
-	//
-	//	*TaskSpec_StartBy
-	//	*TaskSpec_StartWithin
-	Useless isTaskSpec_Useless `protobuf_oneof:"useless"`
-	// The execution cap of one attempt. Default 1 h; 100 ms to 7 days.
-	AttemptTimeout *durationpb.Duration `protobuf:"bytes,11,opt,name=attempt_timeout,json=attemptTimeout,proto3" json:"attempt_timeout,omitempty"`
-	// Most starts that count. Default 5; 1 to 1000.
-	MaxAttempts *int32 `protobuf:"varint,12,opt,name=max_attempts,json=maxAttempts,proto3,oneof" json:"max_attempts,omitempty"`
-	// Lost workers for which the task was the only suspect, after which it is poison. Default 3; 1 to 100.
-	MaxWorkerLosses *int32 `protobuf:"varint,13,opt,name=max_worker_losses,json=maxWorkerLosses,proto3,oneof" json:"max_worker_losses,omitempty"`
-	// When it is tried again.
-	RetryPolicy *RetryPolicy `protobuf:"bytes,14,opt,name=retry_policy,json=retryPolicy,proto3" json:"retry_policy,omitempty"`
-	// What it needs of a worker. NOT_YET_AVAILABLE in this release unless empty.
-	Requirements *Requirements `protobuf:"bytes,15,opt,name=requirements,proto3" json:"requirements,omitempty"`
-	// Conditions on the worker's labels that must hold. At most 16. NOT_YET_AVAILABLE in this release.
-	Selectors []*Selector `protobuf:"bytes,16,rep,name=selectors,proto3" json:"selectors,omitempty"`
-	// Conditions on the worker's labels that are better met. At most 16. NOT_YET_AVAILABLE in this release.
-	Preferences []*Preference `protobuf:"bytes,17,rep,name=preferences,proto3" json:"preferences,omitempty"`
-	// A worker's label value to be close to, for instance where the input lies. NOT_YET_AVAILABLE in this release.
-	Near string `protobuf:"bytes,18,opt,name=near,proto3" json:"near,omitempty"`
-	// Regions that may run it. Default any. At most 64. NOT_YET_AVAILABLE in this release.
-	AllowedRegions []string `protobuf:"bytes,19,rep,name=allowed_regions,json=allowedRegions,proto3" json:"allowed_regions,omitempty"`
-	// A submission with this key is stored once per tenant, in all regions; the same request again gets the same task, another
-	// request KEY_REUSED. At most 255 bytes; kept 7 days past the task's end.
-	IdempotencyKey string `protobuf:"bytes,20,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	// At most one open task per tenant and key. At most 255 bytes. NOT_YET_AVAILABLE in this release.
-	UniqueKey string `protobuf:"bytes,21,opt,name=unique_key,json=uniqueKey,proto3" json:"unique_key,omitempty"`
-	// Named limits that a start must pass. At most 8. NOT_YET_AVAILABLE in this release.
-	Limits []*Limit `protobuf:"bytes,22,rep,name=limits,proto3" json:"limits,omitempty"`
-	// Existing tasks that this one waits for. At most 1000. NOT_YET_AVAILABLE in this release.
-	Parents []string `protobuf:"bytes,23,rep,name=parents,proto3" json:"parents,omitempty"`
-	// When it may run, if it has parents.
-	ParentCondition ParentCondition `protobuf:"varint,24,opt,name=parent_condition,json=parentCondition,proto3,enum=errand.v1.ParentCondition" json:"parent_condition,omitempty"`
-	// What becomes of it when the condition cannot be met any more.
-	ImpossiblePolicy ImpossiblePolicy `protobuf:"varint,25,opt,name=impossible_policy,json=impossiblePolicy,proto3,enum=errand.v1.ImpossiblePolicy" json:"impossible_policy,omitempty"`
-	// Its handler must have stopped before another attempt may start.
-	Exclusive bool `protobuf:"varint,26,opt,name=exclusive,proto3" json:"exclusive,omitempty"`
-	// A task of a higher tier may take its place. NOT_YET_AVAILABLE in this release.
-	Preemptible bool `protobuf:"varint,27,opt,name=preemptible,proto3" json:"preemptible,omitempty"`
-	// Refuse the submission rather than accept a promise that cannot be kept. NOT_YET_AVAILABLE in this release.
-	RejectIfInfeasible bool `protobuf:"varint,28,opt,name=reject_if_infeasible,json=rejectIfInfeasible,proto3" json:"reject_if_infeasible,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
-}
-
-func (x *TaskSpec) Reset() {
-	*x = TaskSpec{}
-	mi := &file_errand_v1_task_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *TaskSpec) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*TaskSpec) ProtoMessage() {}
-
-func (x *TaskSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use TaskSpec.ProtoReflect.Descriptor instead.
-func (*TaskSpec) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_proto_rawDescGZIP(), []int{5}
-}
-
-func (x *TaskSpec) GetKind() string {
-	if x != nil {
-		return x.Kind
-	}
-	return ""
-}
-
-func (x *TaskSpec) GetPayload() []byte {
-	if x != nil {
-		return x.Payload
-	}
-	return nil
-}
-
-func (x *TaskSpec) GetContentType() string {
-	if x != nil {
-		return x.ContentType
-	}
-	return ""
-}
-
-func (x *TaskSpec) GetLabels() map[string]string {
-	if x != nil {
-		return x.Labels
-	}
-	return nil
-}
-
-func (x *TaskSpec) GetTier() Tier {
-	if x != nil {
-		return x.Tier
-	}
-	return Tier_TIER_UNSPECIFIED
-}
-
-func (x *TaskSpec) GetDelayTolerance() *durationpb.Duration {
-	if x != nil {
-		return x.DelayTolerance
-	}
-	return nil
-}
-
-func (x *TaskSpec) GetStart() isTaskSpec_Start {
-	if x != nil {
-		return x.Start
-	}
-	return nil
-}
-
-func (x *TaskSpec) GetRunAt() *timestamppb.Timestamp {
-	if x != nil {
-		if x, ok := x.Start.(*TaskSpec_RunAt); ok {
-			return x.RunAt
-		}
-	}
-	return nil
-}
-
-func (x *TaskSpec) GetDelay() *durationpb.Duration {
-	if x != nil {
-		if x, ok := x.Start.(*TaskSpec_Delay); ok {
-			return x.Delay
-		}
-	}
-	return nil
-}
-
-func (x *TaskSpec) GetUseless() isTaskSpec_Useless {
-	if x != nil {
-		return x.Useless
-	}
-	return nil
-}
-
-func (x *TaskSpec) GetStartBy() *timestamppb.Timestamp {
-	if x != nil {
-		if x, ok := x.Useless.(*TaskSpec_StartBy); ok {
-			return x.StartBy
-		}
-	}
-	return nil
-}
-
-func (x *TaskSpec) GetStartWithin() *durationpb.Duration {
-	if x != nil {
-		if x, ok := x.Useless.(*TaskSpec_StartWithin); ok {
-			return x.StartWithin
-		}
-	}
-	return nil
-}
-
-func (x *TaskSpec) GetAttemptTimeout() *durationpb.Duration {
-	if x != nil {
-		return x.AttemptTimeout
-	}
-	return nil
-}
-
-func (x *TaskSpec) GetMaxAttempts() int32 {
-	if x != nil && x.MaxAttempts != nil {
-		return *x.MaxAttempts
-	}
-	return 0
-}
-
-func (x *TaskSpec) GetMaxWorkerLosses() int32 {
-	if x != nil && x.MaxWorkerLosses != nil {
-		return *x.MaxWorkerLosses
-	}
-	return 0
-}
-
-func (x *TaskSpec) GetRetryPolicy() *RetryPolicy {
-	if x != nil {
-		return x.RetryPolicy
-	}
-	return nil
-}
-
-func (x *TaskSpec) GetRequirements() *Requirements {
-	if x != nil {
-		return x.Requirements
-	}
-	return nil
-}
-
-func (x *TaskSpec) GetSelectors() []*Selector {
-	if x != nil {
-		return x.Selectors
-	}
-	return nil
-}
-
-func (x *TaskSpec) GetPreferences() []*Preference {
-	if x != nil {
-		return x.Preferences
-	}
-	return nil
-}
-
-func (x *TaskSpec) GetNear() string {
-	if x != nil {
-		return x.Near
-	}
-	return ""
-}
-
-func (x *TaskSpec) GetAllowedRegions() []string {
-	if x != nil {
-		return x.AllowedRegions
-	}
-	return nil
-}
-
-func (x *TaskSpec) GetIdempotencyKey() string {
-	if x != nil {
-		return x.IdempotencyKey
-	}
-	return ""
-}
-
-func (x *TaskSpec) GetUniqueKey() string {
-	if x != nil {
-		return x.UniqueKey
-	}
-	return ""
-}
-
-func (x *TaskSpec) GetLimits() []*Limit {
-	if x != nil {
-		return x.Limits
-	}
-	return nil
-}
-
-func (x *TaskSpec) GetParents() []string {
-	if x != nil {
-		return x.Parents
-	}
-	return nil
-}
-
-func (x *TaskSpec) GetParentCondition() ParentCondition {
-	if x != nil {
-		return x.ParentCondition
-	}
-	return ParentCondition_PARENT_CONDITION_UNSPECIFIED
-}
-
-func (x *TaskSpec) GetImpossiblePolicy() ImpossiblePolicy {
-	if x != nil {
-		return x.ImpossiblePolicy
-	}
-	return ImpossiblePolicy_IMPOSSIBLE_POLICY_UNSPECIFIED
-}
-
-func (x *TaskSpec) GetExclusive() bool {
-	if x != nil {
-		return x.Exclusive
-	}
-	return false
-}
-
-func (x *TaskSpec) GetPreemptible() bool {
-	if x != nil {
-		return x.Preemptible
-	}
-	return false
-}
-
-func (x *TaskSpec) GetRejectIfInfeasible() bool {
-	if x != nil {
-		return x.RejectIfInfeasible
-	}
-	return false
-}
-
-type isTaskSpec_Start interface {
-	isTaskSpec_Start()
-}
-
-type TaskSpec_RunAt struct {
-	// A moment, up to the end of the year 9998; one that is past means at once.
-	RunAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=run_at,json=runAt,proto3,oneof"`
-}
-
-type TaskSpec_Delay struct {
-	// A time from now, at most 10 years.
-	Delay *durationpb.Duration `protobuf:"bytes,8,opt,name=delay,proto3,oneof"`
-}
-
-func (*TaskSpec_RunAt) isTaskSpec_Start() {}
-
-func (*TaskSpec_Delay) isTaskSpec_Start() {}
-
-type isTaskSpec_Useless interface {
-	isTaskSpec_Useless()
-}
-
-type TaskSpec_StartBy struct {
-	// A moment, later than run_at and than now.
-	StartBy *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=start_by,json=startBy,proto3,oneof"`
-}
-
-type TaskSpec_StartWithin struct {
-	// A time from now, longer than delay; at most 10 years.
-	StartWithin *durationpb.Duration `protobuf:"bytes,10,opt,name=start_within,json=startWithin,proto3,oneof"`
-}
-
-func (*TaskSpec_StartBy) isTaskSpec_Useless() {}
-
-func (*TaskSpec_StartWithin) isTaskSpec_Useless() {}
 
 // Failure says why an attempt or a task did not succeed.
 type Failure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A stable word: the handler's own, or one of Errand's (handler_error, panic, timeout, worker_lost, scheduler_lost, poison,
-	// canceled, expired, ...).
+	// A stable word of at most 63 bytes: the handler's own, or one of Errand's (handler_error, panic, timeout, worker_lost,
+	// scheduler_lost, not_accepted, unaccounted, drained, preempted, snoozed, poison, canceled, expired, bad_result).
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	// For people. At most 4 KiB.
-	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// Whether it would have been tried again, attempts permitting. Unset: not known. Not filled in this release.
+	Retryable *bool `protobuf:"varint,3,opt,name=retryable,proto3,oneof" json:"retryable,omitempty"`
+	// What the handler added for programs. At most 16 pairs. Not filled in this release.
+	Details       map[string]string `protobuf:"bytes,4,rep,name=details,proto3" json:"details,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_errand_v1_task_proto_msgTypes[6]
+	mi := &file_errand_v1_task_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1042,7 +129,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_proto_msgTypes[6]
+	mi := &file_errand_v1_task_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1055,7 +142,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_proto_rawDescGZIP(), []int{6}
+	return file_errand_v1_task_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *Failure) GetReason() string {
@@ -1072,12 +159,26 @@ func (x *Failure) GetMessage() string {
 	return ""
 }
 
+func (x *Failure) GetRetryable() bool {
+	if x != nil && x.Retryable != nil {
+		return *x.Retryable
+	}
+	return false
+}
+
+func (x *Failure) GetDetails() map[string]string {
+	if x != nil {
+		return x.Details
+	}
+	return nil
+}
+
 // Attempt is one try of a task that did not simply succeed.
 type Attempt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Numbered from 1.
+	// Numbered from 1, with gaps: attempts that simply succeeded are not listed.
 	Number int64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
-	// The worker instance that ran it.
+	// The worker instance that ran it, a UUID; empty when it never got to one.
 	Worker string `protobuf:"bytes,2,opt,name=worker,proto3" json:"worker,omitempty"`
 	// When it was claimed.
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
@@ -1093,7 +194,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_errand_v1_task_proto_msgTypes[7]
+	mi := &file_errand_v1_task_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1105,7 +206,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_proto_msgTypes[7]
+	mi := &file_errand_v1_task_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1118,7 +219,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_proto_rawDescGZIP(), []int{7}
+	return file_errand_v1_task_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *Attempt) GetNumber() int64 {
@@ -1170,7 +271,7 @@ type Task struct {
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// Whose it is.
 	Tenant string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// What was asked.
+	// What was asked, with defaults filled in.
 	Spec *TaskSpec `protobuf:"bytes,3,opt,name=spec,proto3" json:"spec,omitempty"`
 	// Where it is in its life.
 	State TaskState `protobuf:"varint,4,opt,name=state,proto3,enum=errand.v1.TaskState" json:"state,omitempty"`
@@ -1180,11 +281,11 @@ type Task struct {
 	CountedAttempts int32 `protobuf:"varint,6,opt,name=counted_attempts,json=countedAttempts,proto3" json:"counted_attempts,omitempty"`
 	// Lost workers for which it was the only suspect.
 	WorkerLosses int32 `protobuf:"varint,7,opt,name=worker_losses,json=workerLosses,proto3" json:"worker_losses,omitempty"`
-	// 0 to 1 as the handler last said.
+	// 0 to 1 as the handler last said. Not filled in this release.
 	Progress float64 `protobuf:"fixed64,8,opt,name=progress,proto3" json:"progress,omitempty"`
-	// What the handler last said.
+	// What the handler last said. At most 1 KiB. Not filled in this release.
 	ProgressMessage string `protobuf:"bytes,9,opt,name=progress_message,json=progressMessage,proto3" json:"progress_message,omitempty"`
-	// What the handler returned. At most 262,144 bytes.
+	// What the handler returned. At most 262,144 bytes. Empty unless it succeeded, and in lists that did not ask for it.
 	Result []byte `protobuf:"bytes,10,opt,name=result,proto3" json:"result,omitempty"`
 	// How to read the result.
 	ResultContentType string `protobuf:"bytes,11,opt,name=result_content_type,json=resultContentType,proto3" json:"result_content_type,omitempty"`
@@ -1200,23 +301,29 @@ type Task struct {
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	// When it ended.
 	EndedAt *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
-	// The worker instance of the latest attempt.
+	// The worker instance of the latest attempt, a UUID; empty before the first.
 	Worker string `protobuf:"bytes,18,opt,name=worker,proto3" json:"worker,omitempty"`
 	// Somebody asked to cancel it.
 	CancelRequested bool `protobuf:"varint,19,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
-	// The first task of its redrive chain; its own id for most. Stable key for effects.
+	// The handle of the first task of its redrive chain, its own for most: the stable key for effects.
 	EffectKey string `protobuf:"bytes,20,opt,name=effect_key,json=effectKey,proto3" json:"effect_key,omitempty"`
 	// When it will be looked at again while it waits for a time.
 	WakeAt *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=wake_at,json=wakeAt,proto3" json:"wake_at,omitempty"`
 	// Past attempts that did not simply succeed, oldest first; only when asked for. At most 100, the latest.
-	Attempts      []*Attempt `protobuf:"bytes,22,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	Attempts []*Attempt `protobuf:"bytes,22,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	// The session of the scheduler instance that dispatches it, a UUID; empty unless it runs. Not filled in this release.
+	Session string `protobuf:"bytes,23,opt,name=session,proto3" json:"session,omitempty"`
+	// The task that this one is a redrive of; empty for none. Not filled in this release.
+	RedriveOf string `protobuf:"bytes,24,opt,name=redrive_of,json=redriveOf,proto3" json:"redrive_of,omitempty"`
+	// The graph that it was submitted with; empty for none. Not filled in this release.
+	GraphId       string `protobuf:"bytes,25,opt,name=graph_id,json=graphId,proto3" json:"graph_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_errand_v1_task_proto_msgTypes[8]
+	mi := &file_errand_v1_task_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1228,7 +335,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_proto_msgTypes[8]
+	mi := &file_errand_v1_task_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +348,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_proto_rawDescGZIP(), []int{8}
+	return file_errand_v1_task_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Task) GetTaskId() string {
@@ -1398,85 +505,42 @@ func (x *Task) GetAttempts() []*Attempt {
 	return nil
 }
 
+func (x *Task) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *Task) GetRedriveOf() string {
+	if x != nil {
+		return x.RedriveOf
+	}
+	return ""
+}
+
+func (x *Task) GetGraphId() string {
+	if x != nil {
+		return x.GraphId
+	}
+	return ""
+}
+
 var File_errand_v1_task_proto protoreflect.FileDescriptor
 
 const file_errand_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x14errand/v1/task.proto\x12\terrand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcf\x01\n" +
-	"\fRequirements\x12(\n" +
-	"\tcpu_milli\x18\x01 \x01(\x05B\v\xbaH\b\x1a\x06\x18\x80\xc0>(\x00R\bcpuMilli\x12+\n" +
-	"\n" +
-	"memory_mib\x18\x02 \x01(\x05B\f\xbaH\t\x1a\a\x18\x80\x80\x80\b(\x00R\tmemoryMib\x12\x1d\n" +
-	"\x04gpus\x18\x03 \x01(\x05B\t\xbaH\x06\x1a\x04\x18@(\x00R\x04gpus\x12'\n" +
-	"\tgpu_milli\x18\x04 \x01(\x05B\n" +
-	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bgpuMilli\x12 \n" +
-	"\x05slots\x18\x05 \x01(\x05B\n" +
-	"\xbaH\a\x1a\x05\x18\x80\b(\x00R\x05slots\"\x95\x01\n" +
-	"\bSelector\x12\x1b\n" +
-	"\x03key\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(?R\x03key\x12C\n" +
-	"\boperator\x18\x02 \x01(\x0e2\x1b.errand.v1.SelectorOperatorB\n" +
-	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\boperator\x12'\n" +
-	"\x06values\x18\x03 \x03(\tB\x0f\xbaH\f\x92\x01\t\x10 \"\x05r\x03(\xff\x01R\x06values\"h\n" +
-	"\n" +
-	"Preference\x127\n" +
-	"\bselector\x18\x01 \x01(\v2\x13.errand.v1.SelectorB\x06\xbaH\x03\xc8\x01\x01R\bselector\x12!\n" +
-	"\x06weight\x18\x02 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x01R\x06weight\"\xba\x02\n" +
-	"\vRetryPolicy\x12V\n" +
-	"\x0finitial_backoff\x18\x01 \x01(\v2\x19.google.protobuf.DurationB\x12\xbaH\x0f\xaa\x01\f\"\x04\b\x80\xa3\x052\x04\x10\xc0\x84=R\x0einitialBackoff\x12O\n" +
-	"\vmax_backoff\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\x13\xbaH\x10\xaa\x01\r\"\x05\b\x80\x9a\x9e\x012\x04\x10\xc0\x84=R\n" +
-	"maxBackoff\x12<\n" +
-	"\n" +
-	"multiplier\x18\x03 \x01(\x01B\x1c\xbaH\x19\xd8\x01\x01\x12\x14@\x01\x19\x00\x00\x00\x00\x00\x00Y@)\x00\x00\x00\x00\x00\x00\xf0?R\n" +
-	"multiplier\x12D\n" +
-	"\x15non_retryable_reasons\x18\x04 \x03(\tB\x10\xbaH\r\x92\x01\n" +
-	"\x10 \"\x06r\x04 \x01(?R\x13nonRetryableReasons\"B\n" +
-	"\x05Limit\x12\x1d\n" +
-	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(?R\x04name\x12\x1a\n" +
-	"\x03key\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\xff\x01R\x03key\"\x97\x0e\n" +
-	"\bTaskSpec\x123\n" +
-	"\x04kind\x18\x01 \x01(\tB\x1f\xbaH\x1cr\x1a2\x18^[a-z][a-z0-9._-]{0,62}$R\x04kind\x12#\n" +
-	"\apayload\x18\x02 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80\x10R\apayload\x12+\n" +
-	"\fcontent_type\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\xff\x01R\vcontentType\x12P\n" +
-	"\x06labels\x18\x04 \x03(\v2\x1f.errand.v1.TaskSpec.LabelsEntryB\x17\xbaH\x14\x9a\x01\x11\x10 \"\x06r\x04 \x01(?*\x05r\x03(\xff\x01R\x06labels\x12-\n" +
-	"\x04tier\x18\x05 \x01(\x0e2\x0f.errand.v1.TierB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04tier\x12S\n" +
-	"\x0fdelay_tolerance\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\x9a\x9e\x012\x00R\x0edelayTolerance\x12F\n" +
-	"\x06run_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x9b\xcc\xf0\xaf\a2\x00H\x00R\x05runAt\x12C\n" +
-	"\x05delay\x18\b \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\x86\xb0\x96\x012\x00H\x00R\x05delay\x12J\n" +
-	"\bstart_by\x18\t \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x9b\xcc\xf0\xaf\a2\x00H\x01R\astartBy\x12P\n" +
-	"\fstart_within\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
-	"\"\x06\b\x80\x86\xb0\x96\x01*\x00H\x01R\vstartWithin\x12W\n" +
-	"\x0fattempt_timeout\x18\v \x01(\v2\x19.google.protobuf.DurationB\x13\xbaH\x10\xaa\x01\r\"\x04\b\x80\xf5$2\x05\x10\x80\xc2\xd7/R\x0eattemptTimeout\x122\n" +
-	"\fmax_attempts\x18\f \x01(\x05B\n" +
-	"\xbaH\a\x1a\x05\x18\xe8\a(\x01H\x02R\vmaxAttempts\x88\x01\x01\x12:\n" +
-	"\x11max_worker_losses\x18\r \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x01H\x03R\x0fmaxWorkerLosses\x88\x01\x01\x129\n" +
-	"\fretry_policy\x18\x0e \x01(\v2\x16.errand.v1.RetryPolicyR\vretryPolicy\x12;\n" +
-	"\frequirements\x18\x0f \x01(\v2\x17.errand.v1.RequirementsR\frequirements\x12;\n" +
-	"\tselectors\x18\x10 \x03(\v2\x13.errand.v1.SelectorB\b\xbaH\x05\x92\x01\x02\x10\x10R\tselectors\x12A\n" +
-	"\vpreferences\x18\x11 \x03(\v2\x15.errand.v1.PreferenceB\b\xbaH\x05\x92\x01\x02\x10\x10R\vpreferences\x12\x1c\n" +
-	"\x04near\x18\x12 \x01(\tB\b\xbaH\x05r\x03(\xff\x01R\x04near\x12Z\n" +
-	"\x0fallowed_regions\x18\x13 \x03(\tB1\xbaH.\x92\x01+\x10@\x18\x01\"%r#2!^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$R\x0eallowedRegions\x121\n" +
-	"\x0fidempotency_key\x18\x14 \x01(\tB\b\xbaH\x05r\x03(\xff\x01R\x0eidempotencyKey\x12'\n" +
-	"\n" +
-	"unique_key\x18\x15 \x01(\tB\b\xbaH\x05r\x03(\xff\x01R\tuniqueKey\x122\n" +
-	"\x06limits\x18\x16 \x03(\v2\x10.errand.v1.LimitB\b\xbaH\x05\x92\x01\x02\x10\bR\x06limits\x12+\n" +
-	"\aparents\x18\x17 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\xe8\a\"\x06r\x04 \x01(ZR\aparents\x12O\n" +
-	"\x10parent_condition\x18\x18 \x01(\x0e2\x1a.errand.v1.ParentConditionB\b\xbaH\x05\x82\x01\x02\x10\x01R\x0fparentCondition\x12R\n" +
-	"\x11impossible_policy\x18\x19 \x01(\x0e2\x1b.errand.v1.ImpossiblePolicyB\b\xbaH\x05\x82\x01\x02\x10\x01R\x10impossiblePolicy\x12\x1c\n" +
-	"\texclusive\x18\x1a \x01(\bR\texclusive\x12 \n" +
-	"\vpreemptible\x18\x1b \x01(\bR\vpreemptible\x120\n" +
-	"\x14reject_if_infeasible\x18\x1c \x01(\bR\x12rejectIfInfeasible\x1a9\n" +
-	"\vLabelsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +
-	"\x05startB\t\n" +
-	"\auselessB\x0f\n" +
-	"\r_max_attemptsB\x14\n" +
-	"\x12_max_worker_losses\";\n" +
+	"\x14errand/v1/task.proto\x12\terrand.v1\x1a\x19errand/v1/task_spec.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe3\x01\n" +
 	"\aFailure\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\"\xf3\x01\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12!\n" +
+	"\tretryable\x18\x03 \x01(\bH\x00R\tretryable\x88\x01\x01\x129\n" +
+	"\adetails\x18\x04 \x03(\v2\x1f.errand.v1.Failure.DetailsEntryR\adetails\x1a:\n" +
+	"\fDetailsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\f\n" +
+	"\n" +
+	"_retryable\"\xf3\x01\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x03R\x06number\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\x129\n" +
@@ -1484,7 +548,7 @@ const file_errand_v1_task_proto_rawDesc = "" +
 	"started_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
 	"\bended_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12,\n" +
 	"\afailure\x18\x05 \x01(\v2\x12.errand.v1.FailureR\afailure\x12\x18\n" +
-	"\acounted\x18\x06 \x01(\bR\acounted\"\x8c\a\n" +
+	"\acounted\x18\x06 \x01(\bR\acounted\"\xe0\a\n" +
 	"\x04Task\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12'\n" +
@@ -1511,12 +575,11 @@ const file_errand_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"effect_key\x18\x14 \x01(\tR\teffectKey\x123\n" +
 	"\awake_at\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\x06wakeAt\x12.\n" +
-	"\battempts\x18\x16 \x03(\v2\x12.errand.v1.AttemptR\battempts*U\n" +
-	"\x04Tier\x12\x14\n" +
-	"\x10TIER_UNSPECIFIED\x10\x00\x12\x0f\n" +
-	"\vTIER_URGENT\x10\x01\x12\x11\n" +
-	"\rTIER_STANDARD\x10\x02\x12\x13\n" +
-	"\x0fTIER_DEFERRABLE\x10\x03*\xe9\x01\n" +
+	"\battempts\x18\x16 \x03(\v2\x12.errand.v1.AttemptR\battempts\x12\x18\n" +
+	"\asession\x18\x17 \x01(\tR\asession\x12\x1d\n" +
+	"\n" +
+	"redrive_of\x18\x18 \x01(\tR\tredriveOf\x12\x19\n" +
+	"\bgraph_id\x18\x19 \x01(\tR\agraphId*\xe9\x01\n" +
 	"\tTaskState\x12\x1a\n" +
 	"\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14TASK_STATE_SCHEDULED\x10\x01\x12\x14\n" +
@@ -1526,23 +589,7 @@ const file_errand_v1_task_proto_rawDesc = "" +
 	"\x14TASK_STATE_SUCCEEDED\x10\x05\x12\x15\n" +
 	"\x11TASK_STATE_FAILED\x10\x06\x12\x17\n" +
 	"\x13TASK_STATE_CANCELED\x10\a\x12\x16\n" +
-	"\x12TASK_STATE_EXPIRED\x10\b*\x9e\x01\n" +
-	"\x0fParentCondition\x12 \n" +
-	"\x1cPARENT_CONDITION_UNSPECIFIED\x10\x00\x12\"\n" +
-	"\x1ePARENT_CONDITION_ALL_SUCCEEDED\x10\x01\x12!\n" +
-	"\x1dPARENT_CONDITION_ALL_FINISHED\x10\x02\x12\"\n" +
-	"\x1ePARENT_CONDITION_ANY_SUCCEEDED\x10\x03*n\n" +
-	"\x10ImpossiblePolicy\x12!\n" +
-	"\x1dIMPOSSIBLE_POLICY_UNSPECIFIED\x10\x00\x12\x1c\n" +
-	"\x18IMPOSSIBLE_POLICY_CANCEL\x10\x01\x12\x19\n" +
-	"\x15IMPOSSIBLE_POLICY_RUN\x10\x02*\xc6\x01\n" +
-	"\x10SelectorOperator\x12!\n" +
-	"\x1dSELECTOR_OPERATOR_UNSPECIFIED\x10\x00\x12\x18\n" +
-	"\x14SELECTOR_OPERATOR_IN\x10\x01\x12\x1c\n" +
-	"\x18SELECTOR_OPERATOR_NOT_IN\x10\x02\x12\x1c\n" +
-	"\x18SELECTOR_OPERATOR_EXISTS\x10\x03\x12\x1d\n" +
-	"\x19SELECTOR_OPERATOR_GREATER\x10\x04\x12\x1a\n" +
-	"\x16SELECTOR_OPERATOR_LESS\x10\x05B5Z3github.com/errandhq/errand/proto/errand/v1;errandv1b\x06proto3"
+	"\x12TASK_STATE_EXPIRED\x10\bB5Z3github.com/errandhq/errand/proto/errand/v1;errandv1b\x06proto3"
 
 var (
 	file_errand_v1_task_proto_rawDescOnce sync.Once
@@ -1556,65 +603,37 @@ func file_errand_v1_task_proto_rawDescGZIP() []byte {
 	return file_errand_v1_task_proto_rawDescData
 }
 
-var file_errand_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_errand_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_errand_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_errand_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_errand_v1_task_proto_goTypes = []any{
-	(Tier)(0),                     // 0: errand.v1.Tier
-	(TaskState)(0),                // 1: errand.v1.TaskState
-	(ParentCondition)(0),          // 2: errand.v1.ParentCondition
-	(ImpossiblePolicy)(0),         // 3: errand.v1.ImpossiblePolicy
-	(SelectorOperator)(0),         // 4: errand.v1.SelectorOperator
-	(*Requirements)(nil),          // 5: errand.v1.Requirements
-	(*Selector)(nil),              // 6: errand.v1.Selector
-	(*Preference)(nil),            // 7: errand.v1.Preference
-	(*RetryPolicy)(nil),           // 8: errand.v1.RetryPolicy
-	(*Limit)(nil),                 // 9: errand.v1.Limit
-	(*TaskSpec)(nil),              // 10: errand.v1.TaskSpec
-	(*Failure)(nil),               // 11: errand.v1.Failure
-	(*Attempt)(nil),               // 12: errand.v1.Attempt
-	(*Task)(nil),                  // 13: errand.v1.Task
-	nil,                           // 14: errand.v1.TaskSpec.LabelsEntry
-	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(TaskState)(0),                // 0: errand.v1.TaskState
+	(*Failure)(nil),               // 1: errand.v1.Failure
+	(*Attempt)(nil),               // 2: errand.v1.Attempt
+	(*Task)(nil),                  // 3: errand.v1.Task
+	nil,                           // 4: errand.v1.Failure.DetailsEntry
+	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
+	(*TaskSpec)(nil),              // 6: errand.v1.TaskSpec
 }
 var file_errand_v1_task_proto_depIdxs = []int32{
-	4,  // 0: errand.v1.Selector.operator:type_name -> errand.v1.SelectorOperator
-	6,  // 1: errand.v1.Preference.selector:type_name -> errand.v1.Selector
-	15, // 2: errand.v1.RetryPolicy.initial_backoff:type_name -> google.protobuf.Duration
-	15, // 3: errand.v1.RetryPolicy.max_backoff:type_name -> google.protobuf.Duration
-	14, // 4: errand.v1.TaskSpec.labels:type_name -> errand.v1.TaskSpec.LabelsEntry
-	0,  // 5: errand.v1.TaskSpec.tier:type_name -> errand.v1.Tier
-	15, // 6: errand.v1.TaskSpec.delay_tolerance:type_name -> google.protobuf.Duration
-	16, // 7: errand.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
-	15, // 8: errand.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
-	16, // 9: errand.v1.TaskSpec.start_by:type_name -> google.protobuf.Timestamp
-	15, // 10: errand.v1.TaskSpec.start_within:type_name -> google.protobuf.Duration
-	15, // 11: errand.v1.TaskSpec.attempt_timeout:type_name -> google.protobuf.Duration
-	8,  // 12: errand.v1.TaskSpec.retry_policy:type_name -> errand.v1.RetryPolicy
-	5,  // 13: errand.v1.TaskSpec.requirements:type_name -> errand.v1.Requirements
-	6,  // 14: errand.v1.TaskSpec.selectors:type_name -> errand.v1.Selector
-	7,  // 15: errand.v1.TaskSpec.preferences:type_name -> errand.v1.Preference
-	9,  // 16: errand.v1.TaskSpec.limits:type_name -> errand.v1.Limit
-	2,  // 17: errand.v1.TaskSpec.parent_condition:type_name -> errand.v1.ParentCondition
-	3,  // 18: errand.v1.TaskSpec.impossible_policy:type_name -> errand.v1.ImpossiblePolicy
-	16, // 19: errand.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	16, // 20: errand.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	11, // 21: errand.v1.Attempt.failure:type_name -> errand.v1.Failure
-	10, // 22: errand.v1.Task.spec:type_name -> errand.v1.TaskSpec
-	1,  // 23: errand.v1.Task.state:type_name -> errand.v1.TaskState
-	11, // 24: errand.v1.Task.failure:type_name -> errand.v1.Failure
-	16, // 25: errand.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	16, // 26: errand.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	16, // 27: errand.v1.Task.due:type_name -> google.protobuf.Timestamp
-	16, // 28: errand.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	16, // 29: errand.v1.Task.ended_at:type_name -> google.protobuf.Timestamp
-	16, // 30: errand.v1.Task.wake_at:type_name -> google.protobuf.Timestamp
-	12, // 31: errand.v1.Task.attempts:type_name -> errand.v1.Attempt
-	32, // [32:32] is the sub-list for method output_type
-	32, // [32:32] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	4,  // 0: errand.v1.Failure.details:type_name -> errand.v1.Failure.DetailsEntry
+	5,  // 1: errand.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	5,  // 2: errand.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	1,  // 3: errand.v1.Attempt.failure:type_name -> errand.v1.Failure
+	6,  // 4: errand.v1.Task.spec:type_name -> errand.v1.TaskSpec
+	0,  // 5: errand.v1.Task.state:type_name -> errand.v1.TaskState
+	1,  // 6: errand.v1.Task.failure:type_name -> errand.v1.Failure
+	5,  // 7: errand.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	5,  // 8: errand.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	5,  // 9: errand.v1.Task.due:type_name -> google.protobuf.Timestamp
+	5,  // 10: errand.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	5,  // 11: errand.v1.Task.ended_at:type_name -> google.protobuf.Timestamp
+	5,  // 12: errand.v1.Task.wake_at:type_name -> google.protobuf.Timestamp
+	2,  // 13: errand.v1.Task.attempts:type_name -> errand.v1.Attempt
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_errand_v1_task_proto_init() }
@@ -1622,19 +641,15 @@ func file_errand_v1_task_proto_init() {
 	if File_errand_v1_task_proto != nil {
 		return
 	}
-	file_errand_v1_task_proto_msgTypes[5].OneofWrappers = []any{
-		(*TaskSpec_RunAt)(nil),
-		(*TaskSpec_Delay)(nil),
-		(*TaskSpec_StartBy)(nil),
-		(*TaskSpec_StartWithin)(nil),
-	}
+	file_errand_v1_task_spec_proto_init()
+	file_errand_v1_task_proto_msgTypes[0].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_errand_v1_task_proto_rawDesc), len(file_errand_v1_task_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   10,
+			NumEnums:      1,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -25,586 +25,14 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// SubmitTaskRequest asks to store a task.
-type SubmitTaskRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The task.
-	Spec          *TaskSpec `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SubmitTaskRequest) Reset() {
-	*x = SubmitTaskRequest{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SubmitTaskRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SubmitTaskRequest) ProtoMessage() {}
-
-func (x *SubmitTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SubmitTaskRequest.ProtoReflect.Descriptor instead.
-func (*SubmitTaskRequest) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *SubmitTaskRequest) GetSpec() *TaskSpec {
-	if x != nil {
-		return x.Spec
-	}
-	return nil
-}
-
-// SubmitTaskResponse says that the task is durable.
-type SubmitTaskResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The handle of the task that stands for the submission.
-	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// Where it stands now.
-	State TaskState `protobuf:"varint,2,opt,name=state,proto3,enum=errand.v1.TaskState" json:"state,omitempty"`
-	// Its idempotency key stood for this task already: nothing new was stored.
-	Existed bool `protobuf:"varint,3,opt,name=existed,proto3" json:"existed,omitempty"`
-	// It was stored as standard, being beyond the tenant's urgent rate.
-	Demoted bool `protobuf:"varint,4,opt,name=demoted,proto3" json:"demoted,omitempty"`
-	// When it will start as things are; unset when nothing can be said.
-	EstimatedStart *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=estimated_start,json=estimatedStart,proto3" json:"estimated_start,omitempty"`
-	// It may not start by its due time or start_by.
-	AtRisk bool `protobuf:"varint,6,opt,name=at_risk,json=atRisk,proto3" json:"at_risk,omitempty"`
-	// Why it is at risk.
-	AtRiskReason  string `protobuf:"bytes,7,opt,name=at_risk_reason,json=atRiskReason,proto3" json:"at_risk_reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SubmitTaskResponse) Reset() {
-	*x = SubmitTaskResponse{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SubmitTaskResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SubmitTaskResponse) ProtoMessage() {}
-
-func (x *SubmitTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SubmitTaskResponse.ProtoReflect.Descriptor instead.
-func (*SubmitTaskResponse) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *SubmitTaskResponse) GetTaskId() string {
-	if x != nil {
-		return x.TaskId
-	}
-	return ""
-}
-
-func (x *SubmitTaskResponse) GetState() TaskState {
-	if x != nil {
-		return x.State
-	}
-	return TaskState_TASK_STATE_UNSPECIFIED
-}
-
-func (x *SubmitTaskResponse) GetExisted() bool {
-	if x != nil {
-		return x.Existed
-	}
-	return false
-}
-
-func (x *SubmitTaskResponse) GetDemoted() bool {
-	if x != nil {
-		return x.Demoted
-	}
-	return false
-}
-
-func (x *SubmitTaskResponse) GetEstimatedStart() *timestamppb.Timestamp {
-	if x != nil {
-		return x.EstimatedStart
-	}
-	return nil
-}
-
-func (x *SubmitTaskResponse) GetAtRisk() bool {
-	if x != nil {
-		return x.AtRisk
-	}
-	return false
-}
-
-func (x *SubmitTaskResponse) GetAtRiskReason() string {
-	if x != nil {
-		return x.AtRiskReason
-	}
-	return ""
-}
-
-// SubmitTasksRequest asks to store many tasks.
-type SubmitTasksRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// 1 to 1000 tasks, together at most 8 MiB.
-	Specs         []*TaskSpec `protobuf:"bytes,1,rep,name=specs,proto3" json:"specs,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SubmitTasksRequest) Reset() {
-	*x = SubmitTasksRequest{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SubmitTasksRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SubmitTasksRequest) ProtoMessage() {}
-
-func (x *SubmitTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SubmitTasksRequest.ProtoReflect.Descriptor instead.
-func (*SubmitTasksRequest) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *SubmitTasksRequest) GetSpecs() []*TaskSpec {
-	if x != nil {
-		return x.Specs
-	}
-	return nil
-}
-
-// SubmitOutcome is what became of one task of a batch.
-type SubmitOutcome struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Exactly one is set.
-	//
-	// Types that are valid to be assigned to Outcome:
-	//
-	//	*SubmitOutcome_Accepted
-	//	*SubmitOutcome_Error
-	Outcome       isSubmitOutcome_Outcome `protobuf_oneof:"outcome"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SubmitOutcome) Reset() {
-	*x = SubmitOutcome{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SubmitOutcome) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SubmitOutcome) ProtoMessage() {}
-
-func (x *SubmitOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SubmitOutcome.ProtoReflect.Descriptor instead.
-func (*SubmitOutcome) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *SubmitOutcome) GetOutcome() isSubmitOutcome_Outcome {
-	if x != nil {
-		return x.Outcome
-	}
-	return nil
-}
-
-func (x *SubmitOutcome) GetAccepted() *SubmitTaskResponse {
-	if x != nil {
-		if x, ok := x.Outcome.(*SubmitOutcome_Accepted); ok {
-			return x.Accepted
-		}
-	}
-	return nil
-}
-
-func (x *SubmitOutcome) GetError() *SubmitError {
-	if x != nil {
-		if x, ok := x.Outcome.(*SubmitOutcome_Error); ok {
-			return x.Error
-		}
-	}
-	return nil
-}
-
-type isSubmitOutcome_Outcome interface {
-	isSubmitOutcome_Outcome()
-}
-
-type SubmitOutcome_Accepted struct {
-	// The task is durable.
-	Accepted *SubmitTaskResponse `protobuf:"bytes,1,opt,name=accepted,proto3,oneof"`
-}
-
-type SubmitOutcome_Error struct {
-	// It was not stored, or it is not known whether it was.
-	Error *SubmitError `protobuf:"bytes,2,opt,name=error,proto3,oneof"`
-}
-
-func (*SubmitOutcome_Accepted) isSubmitOutcome_Outcome() {}
-
-func (*SubmitOutcome_Error) isSubmitOutcome_Outcome() {}
-
-// SubmitError is an error for one task of a batch.
-type SubmitError struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The Connect code's name, for instance "invalid_argument".
-	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
-	// For people.
-	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// The stable part.
-	Detail        *ErrorDetail `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SubmitError) Reset() {
-	*x = SubmitError{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SubmitError) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SubmitError) ProtoMessage() {}
-
-func (x *SubmitError) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SubmitError.ProtoReflect.Descriptor instead.
-func (*SubmitError) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *SubmitError) GetCode() string {
-	if x != nil {
-		return x.Code
-	}
-	return ""
-}
-
-func (x *SubmitError) GetMessage() string {
-	if x != nil {
-		return x.Message
-	}
-	return ""
-}
-
-func (x *SubmitError) GetDetail() *ErrorDetail {
-	if x != nil {
-		return x.Detail
-	}
-	return nil
-}
-
-// SubmitTasksResponse has one outcome per task.
-type SubmitTasksResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// In the order of the request.
-	Outcomes      []*SubmitOutcome `protobuf:"bytes,1,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SubmitTasksResponse) Reset() {
-	*x = SubmitTasksResponse{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SubmitTasksResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SubmitTasksResponse) ProtoMessage() {}
-
-func (x *SubmitTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SubmitTasksResponse.ProtoReflect.Descriptor instead.
-func (*SubmitTasksResponse) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{5}
-}
-
-func (x *SubmitTasksResponse) GetOutcomes() []*SubmitOutcome {
-	if x != nil {
-		return x.Outcomes
-	}
-	return nil
-}
-
-// GraphTask is one task of a graph.
-type GraphTask struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// A name within the graph, unique there: 1 to 63 bytes.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The task. Its parents may name existing tasks too.
-	Spec *TaskSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
-	// Names of its parents within the graph.
-	After         []string `protobuf:"bytes,3,rep,name=after,proto3" json:"after,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GraphTask) Reset() {
-	*x = GraphTask{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GraphTask) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GraphTask) ProtoMessage() {}
-
-func (x *GraphTask) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[6]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GraphTask.ProtoReflect.Descriptor instead.
-func (*GraphTask) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *GraphTask) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *GraphTask) GetSpec() *TaskSpec {
-	if x != nil {
-		return x.Spec
-	}
-	return nil
-}
-
-func (x *GraphTask) GetAfter() []string {
-	if x != nil {
-		return x.After
-	}
-	return nil
-}
-
-// SubmitGraphRequest asks to store a graph.
-type SubmitGraphRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// 1 to 10,000 tasks, together at most 8 MiB.
-	Tasks []*GraphTask `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	// Makes the whole submission idempotent. At most 255 bytes.
-	IdempotencyKey string `protobuf:"bytes,2,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
-}
-
-func (x *SubmitGraphRequest) Reset() {
-	*x = SubmitGraphRequest{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SubmitGraphRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SubmitGraphRequest) ProtoMessage() {}
-
-func (x *SubmitGraphRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SubmitGraphRequest.ProtoReflect.Descriptor instead.
-func (*SubmitGraphRequest) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *SubmitGraphRequest) GetTasks() []*GraphTask {
-	if x != nil {
-		return x.Tasks
-	}
-	return nil
-}
-
-func (x *SubmitGraphRequest) GetIdempotencyKey() string {
-	if x != nil {
-		return x.IdempotencyKey
-	}
-	return ""
-}
-
-// SubmitGraphResponse says that the graph is durable.
-type SubmitGraphResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The graph's handle.
-	GraphId string `protobuf:"bytes,1,opt,name=graph_id,json=graphId,proto3" json:"graph_id,omitempty"`
-	// Task handles by the names in the graph.
-	TaskIds map[string]string `protobuf:"bytes,2,rep,name=task_ids,json=taskIds,proto3" json:"task_ids,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The key stood for this graph already.
-	Existed       bool `protobuf:"varint,3,opt,name=existed,proto3" json:"existed,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SubmitGraphResponse) Reset() {
-	*x = SubmitGraphResponse{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SubmitGraphResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SubmitGraphResponse) ProtoMessage() {}
-
-func (x *SubmitGraphResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SubmitGraphResponse.ProtoReflect.Descriptor instead.
-func (*SubmitGraphResponse) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *SubmitGraphResponse) GetGraphId() string {
-	if x != nil {
-		return x.GraphId
-	}
-	return ""
-}
-
-func (x *SubmitGraphResponse) GetTaskIds() map[string]string {
-	if x != nil {
-		return x.TaskIds
-	}
-	return nil
-}
-
-func (x *SubmitGraphResponse) GetExisted() bool {
-	if x != nil {
-		return x.Existed
-	}
-	return false
-}
-
 // GetTaskRequest names a task.
 type GetTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The handle.
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// Also return past attempts.
+	// Also return past attempts. Default false.
 	IncludeAttempts bool `protobuf:"varint,2,opt,name=include_attempts,json=includeAttempts,proto3" json:"include_attempts,omitempty"`
-	// Leave out the payload.
+	// Leave out the payload. Default false.
 	OmitPayload   bool `protobuf:"varint,3,opt,name=omit_payload,json=omitPayload,proto3" json:"omit_payload,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -612,7 +40,7 @@ type GetTaskRequest struct {
 
 func (x *GetTaskRequest) Reset() {
 	*x = GetTaskRequest{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[9]
+	mi := &file_errand_v1_task_service_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -624,7 +52,7 @@ func (x *GetTaskRequest) String() string {
 func (*GetTaskRequest) ProtoMessage() {}
 
 func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[9]
+	mi := &file_errand_v1_task_service_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -637,7 +65,7 @@ func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
 func (*GetTaskRequest) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{9}
+	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *GetTaskRequest) GetTaskId() string {
@@ -672,7 +100,7 @@ type GetTaskResponse struct {
 
 func (x *GetTaskResponse) Reset() {
 	*x = GetTaskResponse{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[10]
+	mi := &file_errand_v1_task_service_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -684,7 +112,7 @@ func (x *GetTaskResponse) String() string {
 func (*GetTaskResponse) ProtoMessage() {}
 
 func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[10]
+	mi := &file_errand_v1_task_service_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -697,7 +125,7 @@ func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskResponse.ProtoReflect.Descriptor instead.
 func (*GetTaskResponse) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{10}
+	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *GetTaskResponse) GetTask() *Task {
@@ -712,7 +140,7 @@ type WaitTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The handle.
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// How long to wait. Default 30 s; at most 60 s.
+	// How long to wait. Default 30 s; at most 60 s; 0 s looks once.
 	Timeout       *durationpb.Duration `protobuf:"bytes,2,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -720,7 +148,7 @@ type WaitTaskRequest struct {
 
 func (x *WaitTaskRequest) Reset() {
 	*x = WaitTaskRequest{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[11]
+	mi := &file_errand_v1_task_service_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -732,7 +160,7 @@ func (x *WaitTaskRequest) String() string {
 func (*WaitTaskRequest) ProtoMessage() {}
 
 func (x *WaitTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[11]
+	mi := &file_errand_v1_task_service_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -745,7 +173,7 @@ func (x *WaitTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitTaskRequest.ProtoReflect.Descriptor instead.
 func (*WaitTaskRequest) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{11}
+	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *WaitTaskRequest) GetTaskId() string {
@@ -775,7 +203,7 @@ type WaitTaskResponse struct {
 
 func (x *WaitTaskResponse) Reset() {
 	*x = WaitTaskResponse{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[12]
+	mi := &file_errand_v1_task_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -787,7 +215,7 @@ func (x *WaitTaskResponse) String() string {
 func (*WaitTaskResponse) ProtoMessage() {}
 
 func (x *WaitTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[12]
+	mi := &file_errand_v1_task_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -800,7 +228,7 @@ func (x *WaitTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitTaskResponse.ProtoReflect.Descriptor instead.
 func (*WaitTaskResponse) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{12}
+	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *WaitTaskResponse) GetTask() *Task {
@@ -817,98 +245,16 @@ func (x *WaitTaskResponse) GetEnded() bool {
 	return false
 }
 
-// TaskFilter says which tasks are meant. Empty lists match everything.
-type TaskFilter struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Any of these states. At most 8.
-	States []TaskState `protobuf:"varint,1,rep,packed,name=states,proto3,enum=errand.v1.TaskState" json:"states,omitempty"`
-	// Any of these kinds. At most 32.
-	Kinds []string `protobuf:"bytes,2,rep,name=kinds,proto3" json:"kinds,omitempty"`
-	// All of these labels. At most 8.
-	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Created at or after.
-	CreatedAfter *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_after,json=createdAfter,proto3" json:"created_after,omitempty"`
-	// Created before.
-	CreatedBefore *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_before,json=createdBefore,proto3" json:"created_before,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *TaskFilter) Reset() {
-	*x = TaskFilter{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *TaskFilter) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*TaskFilter) ProtoMessage() {}
-
-func (x *TaskFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[13]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use TaskFilter.ProtoReflect.Descriptor instead.
-func (*TaskFilter) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{13}
-}
-
-func (x *TaskFilter) GetStates() []TaskState {
-	if x != nil {
-		return x.States
-	}
-	return nil
-}
-
-func (x *TaskFilter) GetKinds() []string {
-	if x != nil {
-		return x.Kinds
-	}
-	return nil
-}
-
-func (x *TaskFilter) GetLabels() map[string]string {
-	if x != nil {
-		return x.Labels
-	}
-	return nil
-}
-
-func (x *TaskFilter) GetCreatedAfter() *timestamppb.Timestamp {
-	if x != nil {
-		return x.CreatedAfter
-	}
-	return nil
-}
-
-func (x *TaskFilter) GetCreatedBefore() *timestamppb.Timestamp {
-	if x != nil {
-		return x.CreatedBefore
-	}
-	return nil
-}
-
 // ListTasksRequest asks for a page of tasks.
 type ListTasksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which tasks.
+	// Which tasks. Default all of the tenant's.
 	Filter *TaskFilter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	// How many. Default 50; at most 500.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// From the previous page; only good for the same tenant and filter.
+	// From the previous page; only good for the same tenant and filter. At most 1024 bytes.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Also return payloads and results.
+	// Also return payloads and results. Default false.
 	IncludePayloads bool `protobuf:"varint,4,opt,name=include_payloads,json=includePayloads,proto3" json:"include_payloads,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -916,7 +262,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[14]
+	mi := &file_errand_v1_task_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -928,7 +274,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[14]
+	mi := &file_errand_v1_task_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -941,7 +287,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{14}
+	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListTasksRequest) GetFilter() *TaskFilter {
@@ -975,7 +321,7 @@ func (x *ListTasksRequest) GetIncludePayloads() bool {
 // ListTasksResponse is a page of tasks.
 type ListTasksResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Newest first.
+	// Newest first, in the region that is asked.
 	Tasks []*Task `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	// For the next page; empty at the end. A page may be short, even empty, and not the last: the work of one page is bounded.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
@@ -985,7 +331,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[15]
+	mi := &file_errand_v1_task_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -997,7 +343,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[15]
+	mi := &file_errand_v1_task_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1010,7 +356,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{15}
+	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -1027,16 +373,189 @@ func (x *ListTasksResponse) GetNextPageToken() string {
 	return ""
 }
 
+// TaskChanges is what can be changed of a waiting task; the rules are those of TaskSpec's fields of the same names.
+type TaskChanges struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How urgent it is.
+	Tier Tier `protobuf:"varint,1,opt,name=tier,proto3,enum=errand.v1.Tier" json:"tier,omitempty"`
+	// How long it may wait once it is ready; due moves along. At most 30 days.
+	DelayTolerance *durationpb.Duration `protobuf:"bytes,2,opt,name=delay_tolerance,json=delayTolerance,proto3" json:"delay_tolerance,omitempty"`
+	// When it may start at the earliest.
+	//
+	// Types that are valid to be assigned to Start:
+	//
+	//	*TaskChanges_RunAt
+	//	*TaskChanges_Delay
+	Start isTaskChanges_Start `protobuf_oneof:"start"`
+	// When it is useless if not started by then; unset and named in the mask: never.
+	//
+	// Types that are valid to be assigned to Useless:
+	//
+	//	*TaskChanges_StartBy
+	//	*TaskChanges_StartWithin
+	Useless isTaskChanges_Useless `protobuf_oneof:"useless"`
+	// For people and filters; replaced as a whole. At most 32, keys of 1 to 63 bytes, values of at most 255.
+	Labels map[string]string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Conditions on the worker's labels that are better met; replaced as a whole. At most 16.
+	Preferences   []*Preference `protobuf:"bytes,8,rep,name=preferences,proto3" json:"preferences,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskChanges) Reset() {
+	*x = TaskChanges{}
+	mi := &file_errand_v1_task_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskChanges) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskChanges) ProtoMessage() {}
+
+func (x *TaskChanges) ProtoReflect() protoreflect.Message {
+	mi := &file_errand_v1_task_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskChanges.ProtoReflect.Descriptor instead.
+func (*TaskChanges) Descriptor() ([]byte, []int) {
+	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *TaskChanges) GetTier() Tier {
+	if x != nil {
+		return x.Tier
+	}
+	return Tier_TIER_UNSPECIFIED
+}
+
+func (x *TaskChanges) GetDelayTolerance() *durationpb.Duration {
+	if x != nil {
+		return x.DelayTolerance
+	}
+	return nil
+}
+
+func (x *TaskChanges) GetStart() isTaskChanges_Start {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *TaskChanges) GetRunAt() *timestamppb.Timestamp {
+	if x != nil {
+		if x, ok := x.Start.(*TaskChanges_RunAt); ok {
+			return x.RunAt
+		}
+	}
+	return nil
+}
+
+func (x *TaskChanges) GetDelay() *durationpb.Duration {
+	if x != nil {
+		if x, ok := x.Start.(*TaskChanges_Delay); ok {
+			return x.Delay
+		}
+	}
+	return nil
+}
+
+func (x *TaskChanges) GetUseless() isTaskChanges_Useless {
+	if x != nil {
+		return x.Useless
+	}
+	return nil
+}
+
+func (x *TaskChanges) GetStartBy() *timestamppb.Timestamp {
+	if x != nil {
+		if x, ok := x.Useless.(*TaskChanges_StartBy); ok {
+			return x.StartBy
+		}
+	}
+	return nil
+}
+
+func (x *TaskChanges) GetStartWithin() *durationpb.Duration {
+	if x != nil {
+		if x, ok := x.Useless.(*TaskChanges_StartWithin); ok {
+			return x.StartWithin
+		}
+	}
+	return nil
+}
+
+func (x *TaskChanges) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *TaskChanges) GetPreferences() []*Preference {
+	if x != nil {
+		return x.Preferences
+	}
+	return nil
+}
+
+type isTaskChanges_Start interface {
+	isTaskChanges_Start()
+}
+
+type TaskChanges_RunAt struct {
+	// A moment; one that is past means at once.
+	RunAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=run_at,json=runAt,proto3,oneof"`
+}
+
+type TaskChanges_Delay struct {
+	// A time from now, at most 10 years.
+	Delay *durationpb.Duration `protobuf:"bytes,4,opt,name=delay,proto3,oneof"`
+}
+
+func (*TaskChanges_RunAt) isTaskChanges_Start() {}
+
+func (*TaskChanges_Delay) isTaskChanges_Start() {}
+
+type isTaskChanges_Useless interface {
+	isTaskChanges_Useless()
+}
+
+type TaskChanges_StartBy struct {
+	// A moment, later than now.
+	StartBy *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start_by,json=startBy,proto3,oneof"`
+}
+
+type TaskChanges_StartWithin struct {
+	// A time from now, at most 10 years.
+	StartWithin *durationpb.Duration `protobuf:"bytes,6,opt,name=start_within,json=startWithin,proto3,oneof"`
+}
+
+func (*TaskChanges_StartBy) isTaskChanges_Useless() {}
+
+func (*TaskChanges_StartWithin) isTaskChanges_Useless() {}
+
 // UpdateTaskRequest changes a waiting task.
 type UpdateTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The handle.
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// The new values.
-	Spec *TaskSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
-	// Which of tier, delay_tolerance, run_at, start_by, labels are changed.
+	Changes *TaskChanges `protobuf:"bytes,2,opt,name=changes,proto3" json:"changes,omitempty"`
+	// Which fields of changes count. Default those that are set.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,3,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// Start as soon as a worker is free, whatever run_at says.
+	// Start as soon as a worker is free, whatever run_at says. Default false. Not together with run_at or delay in update_mask.
 	RunNow        bool `protobuf:"varint,4,opt,name=run_now,json=runNow,proto3" json:"run_now,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1044,7 +563,7 @@ type UpdateTaskRequest struct {
 
 func (x *UpdateTaskRequest) Reset() {
 	*x = UpdateTaskRequest{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[16]
+	mi := &file_errand_v1_task_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1056,7 +575,7 @@ func (x *UpdateTaskRequest) String() string {
 func (*UpdateTaskRequest) ProtoMessage() {}
 
 func (x *UpdateTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[16]
+	mi := &file_errand_v1_task_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1069,7 +588,7 @@ func (x *UpdateTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateTaskRequest.ProtoReflect.Descriptor instead.
 func (*UpdateTaskRequest) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{16}
+	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *UpdateTaskRequest) GetTaskId() string {
@@ -1079,9 +598,9 @@ func (x *UpdateTaskRequest) GetTaskId() string {
 	return ""
 }
 
-func (x *UpdateTaskRequest) GetSpec() *TaskSpec {
+func (x *UpdateTaskRequest) GetChanges() *TaskChanges {
 	if x != nil {
-		return x.Spec
+		return x.Changes
 	}
 	return nil
 }
@@ -1111,7 +630,7 @@ type UpdateTaskResponse struct {
 
 func (x *UpdateTaskResponse) Reset() {
 	*x = UpdateTaskResponse{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[17]
+	mi := &file_errand_v1_task_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1123,7 +642,7 @@ func (x *UpdateTaskResponse) String() string {
 func (*UpdateTaskResponse) ProtoMessage() {}
 
 func (x *UpdateTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[17]
+	mi := &file_errand_v1_task_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1136,7 +655,7 @@ func (x *UpdateTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateTaskResponse.ProtoReflect.Descriptor instead.
 func (*UpdateTaskResponse) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{17}
+	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *UpdateTaskResponse) GetTask() *Task {
@@ -1159,7 +678,7 @@ type CancelTaskRequest struct {
 
 func (x *CancelTaskRequest) Reset() {
 	*x = CancelTaskRequest{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[18]
+	mi := &file_errand_v1_task_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1171,7 +690,7 @@ func (x *CancelTaskRequest) String() string {
 func (*CancelTaskRequest) ProtoMessage() {}
 
 func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[18]
+	mi := &file_errand_v1_task_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1184,7 +703,7 @@ func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskRequest.ProtoReflect.Descriptor instead.
 func (*CancelTaskRequest) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{18}
+	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CancelTaskRequest) GetTaskId() string {
@@ -1204,7 +723,7 @@ func (x *CancelTaskRequest) GetReason() string {
 // CancelTaskResponse says what happened.
 type CancelTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where the task stands: CANCELED, RUNNING (its worker is being told), or the terminal state it had reached before.
+	// Where the task stands: canceled, running (its worker is being told), or the state in which it had ended before.
 	State TaskState `protobuf:"varint,1,opt,name=state,proto3,enum=errand.v1.TaskState" json:"state,omitempty"`
 	// False when the task had ended before: nothing was changed.
 	Accepted      bool `protobuf:"varint,2,opt,name=accepted,proto3" json:"accepted,omitempty"`
@@ -1214,7 +733,7 @@ type CancelTaskResponse struct {
 
 func (x *CancelTaskResponse) Reset() {
 	*x = CancelTaskResponse{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[19]
+	mi := &file_errand_v1_task_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1226,7 +745,7 @@ func (x *CancelTaskResponse) String() string {
 func (*CancelTaskResponse) ProtoMessage() {}
 
 func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[19]
+	mi := &file_errand_v1_task_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1239,7 +758,7 @@ func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskResponse.ProtoReflect.Descriptor instead.
 func (*CancelTaskResponse) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{19}
+	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CancelTaskResponse) GetState() TaskState {
@@ -1259,7 +778,7 @@ func (x *CancelTaskResponse) GetAccepted() bool {
 // CancelTasksRequest cancels by filter.
 type CancelTasksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which tasks; ended ones are not touched.
+	// Which tasks; ended ones are not touched. Required; an empty filter means all.
 	Filter *TaskFilter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	// Why, for people. At most 1 KiB.
 	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1269,7 +788,7 @@ type CancelTasksRequest struct {
 
 func (x *CancelTasksRequest) Reset() {
 	*x = CancelTasksRequest{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[20]
+	mi := &file_errand_v1_task_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1281,7 +800,7 @@ func (x *CancelTasksRequest) String() string {
 func (*CancelTasksRequest) ProtoMessage() {}
 
 func (x *CancelTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[20]
+	mi := &file_errand_v1_task_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1294,7 +813,7 @@ func (x *CancelTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTasksRequest.ProtoReflect.Descriptor instead.
 func (*CancelTasksRequest) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{20}
+	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CancelTasksRequest) GetFilter() *TaskFilter {
@@ -1322,7 +841,7 @@ type CancelTasksResponse struct {
 
 func (x *CancelTasksResponse) Reset() {
 	*x = CancelTasksResponse{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[21]
+	mi := &file_errand_v1_task_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1334,7 +853,7 @@ func (x *CancelTasksResponse) String() string {
 func (*CancelTasksResponse) ProtoMessage() {}
 
 func (x *CancelTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[21]
+	mi := &file_errand_v1_task_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1347,7 +866,7 @@ func (x *CancelTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTasksResponse.ProtoReflect.Descriptor instead.
 func (*CancelTasksResponse) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{21}
+	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CancelTasksResponse) GetOperation() *Operation {
@@ -1360,9 +879,9 @@ func (x *CancelTasksResponse) GetOperation() *Operation {
 // RedriveTasksRequest submits failed tasks anew.
 type RedriveTasksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// These tasks; or all that the filter matches. At most 1000.
+	// These failed tasks, at most 1000; or else filter.
 	TaskIds []string `protobuf:"bytes,1,rep,name=task_ids,json=taskIds,proto3" json:"task_ids,omitempty"`
-	// Which failed tasks, when no ids are given.
+	// Failed tasks that match; exactly one of task_ids and filter is given.
 	Filter        *TaskFilter `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1370,7 +889,7 @@ type RedriveTasksRequest struct {
 
 func (x *RedriveTasksRequest) Reset() {
 	*x = RedriveTasksRequest{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[22]
+	mi := &file_errand_v1_task_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1382,7 +901,7 @@ func (x *RedriveTasksRequest) String() string {
 func (*RedriveTasksRequest) ProtoMessage() {}
 
 func (x *RedriveTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[22]
+	mi := &file_errand_v1_task_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1395,7 +914,7 @@ func (x *RedriveTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedriveTasksRequest.ProtoReflect.Descriptor instead.
 func (*RedriveTasksRequest) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{22}
+	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RedriveTasksRequest) GetTaskIds() []string {
@@ -1417,7 +936,7 @@ type RedriveTasksResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The operation under way.
 	Operation *Operation `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
-	// New handles by old ones, when ids were given.
+	// New handles by old ones when task_ids was given; empty otherwise.
 	TaskIds       map[string]string `protobuf:"bytes,2,rep,name=task_ids,json=taskIds,proto3" json:"task_ids,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1425,7 +944,7 @@ type RedriveTasksResponse struct {
 
 func (x *RedriveTasksResponse) Reset() {
 	*x = RedriveTasksResponse{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[23]
+	mi := &file_errand_v1_task_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1437,7 +956,7 @@ func (x *RedriveTasksResponse) String() string {
 func (*RedriveTasksResponse) ProtoMessage() {}
 
 func (x *RedriveTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[23]
+	mi := &file_errand_v1_task_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1450,7 +969,7 @@ func (x *RedriveTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedriveTasksResponse.ProtoReflect.Descriptor instead.
 func (*RedriveTasksResponse) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{23}
+	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RedriveTasksResponse) GetOperation() *Operation {
@@ -1470,17 +989,20 @@ func (x *RedriveTasksResponse) GetTaskIds() map[string]string {
 // ExplainTaskRequest names a task, or describes one that is not submitted yet.
 type ExplainTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The handle; or
-	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// a task that might be submitted.
-	Spec          *TaskSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
+	// What is asked about.
+	//
+	// Types that are valid to be assigned to Subject:
+	//
+	//	*ExplainTaskRequest_TaskId
+	//	*ExplainTaskRequest_Spec
+	Subject       isExplainTaskRequest_Subject `protobuf_oneof:"subject"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExplainTaskRequest) Reset() {
 	*x = ExplainTaskRequest{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[24]
+	mi := &file_errand_v1_task_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1492,7 +1014,7 @@ func (x *ExplainTaskRequest) String() string {
 func (*ExplainTaskRequest) ProtoMessage() {}
 
 func (x *ExplainTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[24]
+	mi := &file_errand_v1_task_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1505,31 +1027,60 @@ func (x *ExplainTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainTaskRequest.ProtoReflect.Descriptor instead.
 func (*ExplainTaskRequest) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{24}
+	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ExplainTaskRequest) GetSubject() isExplainTaskRequest_Subject {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
 }
 
 func (x *ExplainTaskRequest) GetTaskId() string {
 	if x != nil {
-		return x.TaskId
+		if x, ok := x.Subject.(*ExplainTaskRequest_TaskId); ok {
+			return x.TaskId
+		}
 	}
 	return ""
 }
 
 func (x *ExplainTaskRequest) GetSpec() *TaskSpec {
 	if x != nil {
-		return x.Spec
+		if x, ok := x.Subject.(*ExplainTaskRequest_Spec); ok {
+			return x.Spec
+		}
 	}
 	return nil
 }
 
+type isExplainTaskRequest_Subject interface {
+	isExplainTaskRequest_Subject()
+}
+
+type ExplainTaskRequest_TaskId struct {
+	// The handle of a task.
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3,oneof"`
+}
+
+type ExplainTaskRequest_Spec struct {
+	// A task that might be submitted.
+	Spec *TaskSpec `protobuf:"bytes,2,opt,name=spec,proto3,oneof"`
+}
+
+func (*ExplainTaskRequest_TaskId) isExplainTaskRequest_Subject() {}
+
+func (*ExplainTaskRequest_Spec) isExplainTaskRequest_Subject() {}
+
 // ClosestWorker is a worker and what it lacks.
 type ClosestWorker struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The worker instance.
+	// The worker instance, a UUID.
 	Worker string `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
-	// Its name.
+	// Its name, as it registered.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// What it lacks, in words.
+	// What it lacks, in words, one line each.
 	Lacks         []string `protobuf:"bytes,3,rep,name=lacks,proto3" json:"lacks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1537,7 +1088,7 @@ type ClosestWorker struct {
 
 func (x *ClosestWorker) Reset() {
 	*x = ClosestWorker{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[25]
+	mi := &file_errand_v1_task_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1549,7 +1100,7 @@ func (x *ClosestWorker) String() string {
 func (*ClosestWorker) ProtoMessage() {}
 
 func (x *ClosestWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[25]
+	mi := &file_errand_v1_task_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1562,7 +1113,7 @@ func (x *ClosestWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClosestWorker.ProtoReflect.Descriptor instead.
 func (*ClosestWorker) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{25}
+	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ClosestWorker) GetWorker() string {
@@ -1591,17 +1142,17 @@ type ExplainTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The first reason that keeps it from running, a stable word.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	// In words.
+	// The same in words.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// Tasks before it, as far as known.
+	// Tasks before it, as far as known; 0 when it is next or nothing is known.
 	Position int64 `protobuf:"varint,3,opt,name=position,proto3" json:"position,omitempty"`
-	// When it will start as things are.
+	// When it will start as things are; unset when nothing can be said.
 	EstimatedStart *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=estimated_start,json=estimatedStart,proto3" json:"estimated_start,omitempty"`
-	// Workers that come closest.
+	// Workers that come closest, the closest first. At most 5.
 	ClosestWorkers []*ClosestWorker `protobuf:"bytes,5,rep,name=closest_workers,json=closestWorkers,proto3" json:"closest_workers,omitempty"`
-	// The smallest change that would let it run, in words.
+	// The smallest change that would let it run, in words; empty when nothing is known to help.
 	Suggestion string `protobuf:"bytes,6,opt,name=suggestion,proto3" json:"suggestion,omitempty"`
-	// Past attempts.
+	// Past attempts that did not simply succeed, oldest first. At most 100.
 	Attempts      []*Attempt `protobuf:"bytes,7,rep,name=attempts,proto3" json:"attempts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1609,7 +1160,7 @@ type ExplainTaskResponse struct {
 
 func (x *ExplainTaskResponse) Reset() {
 	*x = ExplainTaskResponse{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[26]
+	mi := &file_errand_v1_task_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1621,7 +1172,7 @@ func (x *ExplainTaskResponse) String() string {
 func (*ExplainTaskResponse) ProtoMessage() {}
 
 func (x *ExplainTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[26]
+	mi := &file_errand_v1_task_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1634,7 +1185,7 @@ func (x *ExplainTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainTaskResponse.ProtoReflect.Descriptor instead.
 func (*ExplainTaskResponse) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{26}
+	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExplainTaskResponse) GetReason() string {
@@ -1689,15 +1240,19 @@ func (x *ExplainTaskResponse) GetAttempts() []*Attempt {
 // WatchTasksRequest says which tasks to watch.
 type WatchTasksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which tasks.
-	Filter        *TaskFilter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Which tasks. Default all of the tenant's.
+	Filter *TaskFilter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Only these tasks, within the filter. Default any; at most 1000.
+	TaskIds []string `protobuf:"bytes,2,rep,name=task_ids,json=taskIds,proto3" json:"task_ids,omitempty"`
+	// First send the open tasks that match, as they stand. Default false: changes from now on only.
+	IncludeCurrent bool `protobuf:"varint,3,opt,name=include_current,json=includeCurrent,proto3" json:"include_current,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *WatchTasksRequest) Reset() {
 	*x = WatchTasksRequest{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[27]
+	mi := &file_errand_v1_task_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1709,7 +1264,7 @@ func (x *WatchTasksRequest) String() string {
 func (*WatchTasksRequest) ProtoMessage() {}
 
 func (x *WatchTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[27]
+	mi := &file_errand_v1_task_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1722,7 +1277,7 @@ func (x *WatchTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTasksRequest.ProtoReflect.Descriptor instead.
 func (*WatchTasksRequest) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{27}
+	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WatchTasksRequest) GetFilter() *TaskFilter {
@@ -1732,10 +1287,25 @@ func (x *WatchTasksRequest) GetFilter() *TaskFilter {
 	return nil
 }
 
-// WatchTasksResponse is a change of a task.
+func (x *WatchTasksRequest) GetTaskIds() []string {
+	if x != nil {
+		return x.TaskIds
+	}
+	return nil
+}
+
+func (x *WatchTasksRequest) GetIncludeCurrent() bool {
+	if x != nil {
+		return x.IncludeCurrent
+	}
+	return false
+}
+
+// WatchTasksResponse is a change of a task, or a sign of life at least every 30 s. Quick changes may be told as one; the last
+// state of a task is always told.
 type WatchTasksResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As it stands after the change, without payload and result.
+	// As it stands after the change, without payload and result; unset in a sign of life.
 	Task          *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1743,7 +1313,7 @@ type WatchTasksResponse struct {
 
 func (x *WatchTasksResponse) Reset() {
 	*x = WatchTasksResponse{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[28]
+	mi := &file_errand_v1_task_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1755,7 +1325,7 @@ func (x *WatchTasksResponse) String() string {
 func (*WatchTasksResponse) ProtoMessage() {}
 
 func (x *WatchTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[28]
+	mi := &file_errand_v1_task_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1768,7 +1338,7 @@ func (x *WatchTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTasksResponse.ProtoReflect.Descriptor instead.
 func (*WatchTasksResponse) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{28}
+	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WatchTasksResponse) GetTask() *Task {
@@ -1785,7 +1355,7 @@ type CompleteTaskRequest struct {
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// The attempt's number, from the handler.
 	Attempt int64 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// The worker instance, from the handler.
+	// The worker instance, a UUID, from the handler.
 	Worker string `protobuf:"bytes,3,opt,name=worker,proto3" json:"worker,omitempty"`
 	// How it ended.
 	//
@@ -1800,7 +1370,7 @@ type CompleteTaskRequest struct {
 
 func (x *CompleteTaskRequest) Reset() {
 	*x = CompleteTaskRequest{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[29]
+	mi := &file_errand_v1_task_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1812,7 +1382,7 @@ func (x *CompleteTaskRequest) String() string {
 func (*CompleteTaskRequest) ProtoMessage() {}
 
 func (x *CompleteTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[29]
+	mi := &file_errand_v1_task_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1825,7 +1395,7 @@ func (x *CompleteTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteTaskRequest.ProtoReflect.Descriptor instead.
 func (*CompleteTaskRequest) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{29}
+	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CompleteTaskRequest) GetTaskId() string {
@@ -1865,7 +1435,7 @@ func (x *CompleteTaskRequest) GetSucceeded() *Result {
 	return nil
 }
 
-func (x *CompleteTaskRequest) GetFailed() *Failure {
+func (x *CompleteTaskRequest) GetFailed() *AttemptFailure {
 	if x != nil {
 		if x, ok := x.Outcome.(*CompleteTaskRequest_Failed); ok {
 			return x.Failed
@@ -1879,78 +1449,23 @@ type isCompleteTaskRequest_Outcome interface {
 }
 
 type CompleteTaskRequest_Succeeded struct {
-	// It succeeded.
+	// It succeeded. More than 262,144 bytes are refused here.
 	Succeeded *Result `protobuf:"bytes,4,opt,name=succeeded,proto3,oneof"`
 }
 
 type CompleteTaskRequest_Failed struct {
 	// It failed.
-	Failed *Failure `protobuf:"bytes,5,opt,name=failed,proto3,oneof"`
+	Failed *AttemptFailure `protobuf:"bytes,5,opt,name=failed,proto3,oneof"`
 }
 
 func (*CompleteTaskRequest_Succeeded) isCompleteTaskRequest_Outcome() {}
 
 func (*CompleteTaskRequest_Failed) isCompleteTaskRequest_Outcome() {}
 
-// Result is what a handler returns.
-type Result struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// At most 262,144 bytes.
-	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	// How to read it. At most 255 bytes.
-	ContentType   string `protobuf:"bytes,2,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Result) Reset() {
-	*x = Result{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[30]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Result) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Result) ProtoMessage() {}
-
-func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[30]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Result.ProtoReflect.Descriptor instead.
-func (*Result) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{30}
-}
-
-func (x *Result) GetData() []byte {
-	if x != nil {
-		return x.Data
-	}
-	return nil
-}
-
-func (x *Result) GetContentType() string {
-	if x != nil {
-		return x.ContentType
-	}
-	return ""
-}
-
 // CompleteTaskResponse says that the end is recorded.
 type CompleteTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where the task stands.
+	// Where the task stands: succeeded, failed, scheduled for another try, or canceled.
 	State         TaskState `protobuf:"varint,1,opt,name=state,proto3,enum=errand.v1.TaskState" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1958,7 +1473,7 @@ type CompleteTaskResponse struct {
 
 func (x *CompleteTaskResponse) Reset() {
 	*x = CompleteTaskResponse{}
-	mi := &file_errand_v1_task_service_proto_msgTypes[31]
+	mi := &file_errand_v1_task_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1970,7 +1485,7 @@ func (x *CompleteTaskResponse) String() string {
 func (*CompleteTaskResponse) ProtoMessage() {}
 
 func (x *CompleteTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_task_service_proto_msgTypes[31]
+	mi := &file_errand_v1_task_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1983,7 +1498,7 @@ func (x *CompleteTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteTaskResponse.ProtoReflect.Descriptor instead.
 func (*CompleteTaskResponse) Descriptor() ([]byte, []int) {
-	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{31}
+	return file_errand_v1_task_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CompleteTaskResponse) GetState() TaskState {
@@ -1997,43 +1512,7 @@ var File_errand_v1_task_service_proto protoreflect.FileDescriptor
 
 const file_errand_v1_task_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1cerrand/v1/task_service.proto\x12\terrand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x15errand/v1/error.proto\x1a\x19errand/v1/operation.proto\x1a\x14errand/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"D\n" +
-	"\x11SubmitTaskRequest\x12/\n" +
-	"\x04spec\x18\x01 \x01(\v2\x13.errand.v1.TaskSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\"\x91\x02\n" +
-	"\x12SubmitTaskResponse\x12\x17\n" +
-	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12*\n" +
-	"\x05state\x18\x02 \x01(\x0e2\x14.errand.v1.TaskStateR\x05state\x12\x18\n" +
-	"\aexisted\x18\x03 \x01(\bR\aexisted\x12\x18\n" +
-	"\ademoted\x18\x04 \x01(\bR\ademoted\x12C\n" +
-	"\x0festimated_start\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x0eestimatedStart\x12\x17\n" +
-	"\aat_risk\x18\x06 \x01(\bR\x06atRisk\x12$\n" +
-	"\x0eat_risk_reason\x18\a \x01(\tR\fatRiskReason\"L\n" +
-	"\x12SubmitTasksRequest\x126\n" +
-	"\x05specs\x18\x01 \x03(\v2\x13.errand.v1.TaskSpecB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\x05specs\"\x87\x01\n" +
-	"\rSubmitOutcome\x12;\n" +
-	"\baccepted\x18\x01 \x01(\v2\x1d.errand.v1.SubmitTaskResponseH\x00R\baccepted\x12.\n" +
-	"\x05error\x18\x02 \x01(\v2\x16.errand.v1.SubmitErrorH\x00R\x05errorB\t\n" +
-	"\aoutcome\"k\n" +
-	"\vSubmitError\x12\x12\n" +
-	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\x12.\n" +
-	"\x06detail\x18\x03 \x01(\v2\x16.errand.v1.ErrorDetailR\x06detail\"K\n" +
-	"\x13SubmitTasksResponse\x124\n" +
-	"\boutcomes\x18\x01 \x03(\v2\x18.errand.v1.SubmitOutcomeR\boutcomes\"\x84\x01\n" +
-	"\tGraphTask\x12\x1d\n" +
-	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(?R\x04name\x12/\n" +
-	"\x04spec\x18\x02 \x01(\v2\x13.errand.v1.TaskSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12'\n" +
-	"\x05after\x18\x03 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\x90N\"\x06r\x04 \x01(?R\x05after\"\x80\x01\n" +
-	"\x12SubmitGraphRequest\x127\n" +
-	"\x05tasks\x18\x01 \x03(\v2\x14.errand.v1.GraphTaskB\v\xbaH\b\x92\x01\x05\b\x01\x10\x90NR\x05tasks\x121\n" +
-	"\x0fidempotency_key\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\xff\x01R\x0eidempotencyKey\"\xce\x01\n" +
-	"\x13SubmitGraphResponse\x12\x19\n" +
-	"\bgraph_id\x18\x01 \x01(\tR\agraphId\x12F\n" +
-	"\btask_ids\x18\x02 \x03(\v2+.errand.v1.SubmitGraphResponse.TaskIdsEntryR\ataskIds\x12\x18\n" +
-	"\aexisted\x18\x03 \x01(\bR\aexisted\x1a:\n" +
-	"\fTaskIdsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x82\x01\n" +
+	"\x1cerrand/v1/task_service.proto\x12\terrand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x19errand/v1/operation.proto\x1a\x17errand/v1/outcome.proto\x1a\x19errand/v1/placement.proto\x1a\x16errand/v1/submit.proto\x1a\x14errand/v1/task.proto\x1a\x1berrand/v1/task_filter.proto\x1a\x19errand/v1/task_spec.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x82\x01\n" +
 	"\x0eGetTaskRequest\x12\"\n" +
 	"\atask_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(ZR\x06taskId\x12)\n" +
 	"\x10include_attempts\x18\x02 \x01(\bR\x0fincludeAttempts\x12!\n" +
@@ -2045,18 +1524,7 @@ const file_errand_v1_task_service_proto_rawDesc = "" +
 	"\atimeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\f\xbaH\t\xaa\x01\x06\"\x02\b<2\x00R\atimeout\"M\n" +
 	"\x10WaitTaskResponse\x12#\n" +
 	"\x04task\x18\x01 \x01(\v2\x0f.errand.v1.TaskR\x04task\x12\x14\n" +
-	"\x05ended\x18\x02 \x01(\bR\x05ended\"\x88\x03\n" +
-	"\n" +
-	"TaskFilter\x12?\n" +
-	"\x06states\x18\x01 \x03(\x0e2\x14.errand.v1.TaskStateB\x11\xbaH\x0e\x92\x01\v\x10\b\"\a\x82\x01\x04\x10\x01 \x00R\x06states\x12&\n" +
-	"\x05kinds\x18\x02 \x03(\tB\x10\xbaH\r\x92\x01\n" +
-	"\x10 \"\x06r\x04 \x01(?R\x05kinds\x12R\n" +
-	"\x06labels\x18\x03 \x03(\v2!.errand.v1.TaskFilter.LabelsEntryB\x17\xbaH\x14\x9a\x01\x11\x10\b\"\x06r\x04 \x01(?*\x05r\x03(\xff\x01R\x06labels\x12?\n" +
-	"\rcreated_after\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\fcreatedAfter\x12A\n" +
-	"\x0ecreated_before\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\rcreatedBefore\x1a9\n" +
-	"\vLabelsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbe\x01\n" +
+	"\x05ended\x18\x02 \x01(\bR\x05ended\"\xbe\x01\n" +
 	"\x10ListTasksRequest\x12-\n" +
 	"\x06filter\x18\x01 \x01(\v2\x15.errand.v1.TaskFilterR\x06filter\x12'\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\n" +
@@ -2066,11 +1534,27 @@ const file_errand_v1_task_service_proto_rawDesc = "" +
 	"\x10include_payloads\x18\x04 \x01(\bR\x0fincludePayloads\"b\n" +
 	"\x11ListTasksResponse\x12%\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x0f.errand.v1.TaskR\x05tasks\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb6\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa3\x05\n" +
+	"\vTaskChanges\x12-\n" +
+	"\x04tier\x18\x01 \x01(\x0e2\x0f.errand.v1.TierB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04tier\x12S\n" +
+	"\x0fdelay_tolerance\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\x9a\x9e\x012\x00R\x0edelayTolerance\x12F\n" +
+	"\x06run_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x9b\xcc\xf0\xaf\a2\x00H\x00R\x05runAt\x12C\n" +
+	"\x05delay\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\x86\xb0\x96\x012\x00H\x00R\x05delay\x12J\n" +
+	"\bstart_by\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x9b\xcc\xf0\xaf\a2\x00H\x01R\astartBy\x12P\n" +
+	"\fstart_within\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\x86\xb0\x96\x01*\x00H\x01R\vstartWithin\x12S\n" +
+	"\x06labels\x18\a \x03(\v2\".errand.v1.TaskChanges.LabelsEntryB\x17\xbaH\x14\x9a\x01\x11\x10 \"\x06r\x04 \x01(?*\x05r\x03(\xff\x01R\x06labels\x12A\n" +
+	"\vpreferences\x18\b \x03(\v2\x15.errand.v1.PreferenceB\b\xbaH\x05\x92\x01\x02\x10\x10R\vpreferences\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +
+	"\x05startB\t\n" +
+	"\auseless\"\x9b\x02\n" +
 	"\x11UpdateTaskRequest\x12\"\n" +
-	"\atask_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(ZR\x06taskId\x12'\n" +
-	"\x04spec\x18\x02 \x01(\v2\x13.errand.v1.TaskSpecR\x04spec\x12;\n" +
-	"\vupdate_mask\x18\x03 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"\atask_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(ZR\x06taskId\x120\n" +
+	"\achanges\x18\x02 \x01(\v2\x16.errand.v1.TaskChangesR\achanges\x12\x96\x01\n" +
+	"\vupdate_mask\x18\x03 \x01(\v2\x1a.google.protobuf.FieldMaskBY\xbaHV\xe2\x01S\x12\x04tier\x12\x0fdelay_tolerance\x12\x06run_at\x12\x05delay\x12\bstart_by\x12\fstart_within\x12\x06labels\x12\vpreferencesR\n" +
 	"updateMask\x12\x17\n" +
 	"\arun_now\x18\x04 \x01(\bR\x06runNow\"9\n" +
 	"\x12UpdateTaskResponse\x12#\n" +
@@ -2094,10 +1578,11 @@ const file_errand_v1_task_service_proto_rawDesc = "" +
 	"\btask_ids\x18\x02 \x03(\v2,.errand.v1.RedriveTasksResponse.TaskIdsEntryR\ataskIds\x1a:\n" +
 	"\fTaskIdsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"_\n" +
-	"\x12ExplainTaskRequest\x12 \n" +
-	"\atask_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02(ZR\x06taskId\x12'\n" +
-	"\x04spec\x18\x02 \x01(\v2\x13.errand.v1.TaskSpecR\x04spec\"Q\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"w\n" +
+	"\x12ExplainTaskRequest\x12$\n" +
+	"\atask_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(ZH\x00R\x06taskId\x12)\n" +
+	"\x04spec\x18\x02 \x01(\v2\x13.errand.v1.TaskSpecH\x00R\x04specB\x10\n" +
+	"\asubject\x12\x05\xbaH\x02\b\x01\"Q\n" +
 	"\rClosestWorker\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -2111,23 +1596,23 @@ const file_errand_v1_task_service_proto_rawDesc = "" +
 	"\n" +
 	"suggestion\x18\x06 \x01(\tR\n" +
 	"suggestion\x12.\n" +
-	"\battempts\x18\a \x03(\v2\x12.errand.v1.AttemptR\battempts\"B\n" +
+	"\battempts\x18\a \x03(\v2\x12.errand.v1.AttemptR\battempts\"\x99\x01\n" +
 	"\x11WatchTasksRequest\x12-\n" +
-	"\x06filter\x18\x01 \x01(\v2\x15.errand.v1.TaskFilterR\x06filter\"9\n" +
+	"\x06filter\x18\x01 \x01(\v2\x15.errand.v1.TaskFilterR\x06filter\x12,\n" +
+	"\btask_ids\x18\x02 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\xe8\a\"\x06r\x04 \x01(ZR\ataskIds\x12'\n" +
+	"\x0finclude_current\x18\x03 \x01(\bR\x0eincludeCurrent\"9\n" +
 	"\x12WatchTasksResponse\x12#\n" +
-	"\x04task\x18\x01 \x01(\v2\x0f.errand.v1.TaskR\x04task\"\xeb\x01\n" +
+	"\x04task\x18\x01 \x01(\v2\x0f.errand.v1.TaskR\x04task\"\xcc\x02\n" +
 	"\x13CompleteTaskRequest\x12\"\n" +
 	"\atask_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(ZR\x06taskId\x12!\n" +
-	"\aattempt\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x01R\aattempt\x12!\n" +
-	"\x06worker\x18\x03 \x01(\tB\t\xbaH\x06r\x04 \x01(?R\x06worker\x121\n" +
-	"\tsucceeded\x18\x04 \x01(\v2\x11.errand.v1.ResultH\x00R\tsucceeded\x12,\n" +
-	"\x06failed\x18\x05 \x01(\v2\x12.errand.v1.FailureH\x00R\x06failedB\t\n" +
-	"\aoutcome\"T\n" +
-	"\x06Result\x12\x1d\n" +
-	"\x04data\x18\x01 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80\x10R\x04data\x12+\n" +
-	"\fcontent_type\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\xff\x01R\vcontentType\"B\n" +
+	"\aattempt\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x01R\aattempt\x12 \n" +
+	"\x06worker\x18\x03 \x01(\tB\b\xbaH\x05r\x03\xb0\x01\x01R\x06worker\x12\x84\x01\n" +
+	"\tsucceeded\x18\x04 \x01(\v2\x11.errand.v1.ResultBQ\xbaHN\xba\x01K\n" +
+	"\vresult.size\x12!data must be at most 262144 bytes\x1a\x19size(this.data) <= 262144H\x00R\tsucceeded\x123\n" +
+	"\x06failed\x18\x05 \x01(\v2\x19.errand.v1.AttemptFailureH\x00R\x06failedB\x10\n" +
+	"\aoutcome\x12\x05\xbaH\x02\b\x01\"B\n" +
 	"\x14CompleteTaskResponse\x12*\n" +
-	"\x05state\x18\x01 \x01(\x0e2\x14.errand.v1.TaskStateR\x05state2\xf8\a\n" +
+	"\x05state\x18\x01 \x01(\x0e2\x14.errand.v1.TaskStateR\x05state2\xce\b\n" +
 	"\vTaskService\x12I\n" +
 	"\n" +
 	"SubmitTask\x12\x1c.errand.v1.SubmitTaskRequest\x1a\x1d.errand.v1.SubmitTaskResponse\x12L\n" +
@@ -2141,7 +1626,8 @@ const file_errand_v1_task_service_proto_rawDesc = "" +
 	"\n" +
 	"CancelTask\x12\x1c.errand.v1.CancelTaskRequest\x1a\x1d.errand.v1.CancelTaskResponse\x12L\n" +
 	"\vCancelTasks\x12\x1d.errand.v1.CancelTasksRequest\x1a\x1e.errand.v1.CancelTasksResponse\x12O\n" +
-	"\fRedriveTasks\x12\x1e.errand.v1.RedriveTasksRequest\x1a\x1f.errand.v1.RedriveTasksResponse\x12Q\n" +
+	"\fRedriveTasks\x12\x1e.errand.v1.RedriveTasksRequest\x1a\x1f.errand.v1.RedriveTasksResponse\x12T\n" +
+	"\fGetOperation\x12\x1e.errand.v1.GetOperationRequest\x1a\x1f.errand.v1.GetOperationResponse\"\x03\x90\x02\x01\x12Q\n" +
 	"\vExplainTask\x12\x1d.errand.v1.ExplainTaskRequest\x1a\x1e.errand.v1.ExplainTaskResponse\"\x03\x90\x02\x01\x12K\n" +
 	"\n" +
 	"WatchTasks\x12\x1c.errand.v1.WatchTasksRequest\x1a\x1d.errand.v1.WatchTasksResponse0\x01\x12O\n" +
@@ -2159,124 +1645,119 @@ func file_errand_v1_task_service_proto_rawDescGZIP() []byte {
 	return file_errand_v1_task_service_proto_rawDescData
 }
 
-var file_errand_v1_task_service_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_errand_v1_task_service_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_errand_v1_task_service_proto_goTypes = []any{
-	(*SubmitTaskRequest)(nil),     // 0: errand.v1.SubmitTaskRequest
-	(*SubmitTaskResponse)(nil),    // 1: errand.v1.SubmitTaskResponse
-	(*SubmitTasksRequest)(nil),    // 2: errand.v1.SubmitTasksRequest
-	(*SubmitOutcome)(nil),         // 3: errand.v1.SubmitOutcome
-	(*SubmitError)(nil),           // 4: errand.v1.SubmitError
-	(*SubmitTasksResponse)(nil),   // 5: errand.v1.SubmitTasksResponse
-	(*GraphTask)(nil),             // 6: errand.v1.GraphTask
-	(*SubmitGraphRequest)(nil),    // 7: errand.v1.SubmitGraphRequest
-	(*SubmitGraphResponse)(nil),   // 8: errand.v1.SubmitGraphResponse
-	(*GetTaskRequest)(nil),        // 9: errand.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),       // 10: errand.v1.GetTaskResponse
-	(*WaitTaskRequest)(nil),       // 11: errand.v1.WaitTaskRequest
-	(*WaitTaskResponse)(nil),      // 12: errand.v1.WaitTaskResponse
-	(*TaskFilter)(nil),            // 13: errand.v1.TaskFilter
-	(*ListTasksRequest)(nil),      // 14: errand.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),     // 15: errand.v1.ListTasksResponse
-	(*UpdateTaskRequest)(nil),     // 16: errand.v1.UpdateTaskRequest
-	(*UpdateTaskResponse)(nil),    // 17: errand.v1.UpdateTaskResponse
-	(*CancelTaskRequest)(nil),     // 18: errand.v1.CancelTaskRequest
-	(*CancelTaskResponse)(nil),    // 19: errand.v1.CancelTaskResponse
-	(*CancelTasksRequest)(nil),    // 20: errand.v1.CancelTasksRequest
-	(*CancelTasksResponse)(nil),   // 21: errand.v1.CancelTasksResponse
-	(*RedriveTasksRequest)(nil),   // 22: errand.v1.RedriveTasksRequest
-	(*RedriveTasksResponse)(nil),  // 23: errand.v1.RedriveTasksResponse
-	(*ExplainTaskRequest)(nil),    // 24: errand.v1.ExplainTaskRequest
-	(*ClosestWorker)(nil),         // 25: errand.v1.ClosestWorker
-	(*ExplainTaskResponse)(nil),   // 26: errand.v1.ExplainTaskResponse
-	(*WatchTasksRequest)(nil),     // 27: errand.v1.WatchTasksRequest
-	(*WatchTasksResponse)(nil),    // 28: errand.v1.WatchTasksResponse
-	(*CompleteTaskRequest)(nil),   // 29: errand.v1.CompleteTaskRequest
-	(*Result)(nil),                // 30: errand.v1.Result
-	(*CompleteTaskResponse)(nil),  // 31: errand.v1.CompleteTaskResponse
-	nil,                           // 32: errand.v1.SubmitGraphResponse.TaskIdsEntry
-	nil,                           // 33: errand.v1.TaskFilter.LabelsEntry
-	nil,                           // 34: errand.v1.RedriveTasksResponse.TaskIdsEntry
-	(*TaskSpec)(nil),              // 35: errand.v1.TaskSpec
-	(TaskState)(0),                // 36: errand.v1.TaskState
-	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
-	(*ErrorDetail)(nil),           // 38: errand.v1.ErrorDetail
-	(*Task)(nil),                  // 39: errand.v1.Task
-	(*durationpb.Duration)(nil),   // 40: google.protobuf.Duration
-	(*fieldmaskpb.FieldMask)(nil), // 41: google.protobuf.FieldMask
-	(*Operation)(nil),             // 42: errand.v1.Operation
-	(*Attempt)(nil),               // 43: errand.v1.Attempt
-	(*Failure)(nil),               // 44: errand.v1.Failure
+	(*GetTaskRequest)(nil),        // 0: errand.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),       // 1: errand.v1.GetTaskResponse
+	(*WaitTaskRequest)(nil),       // 2: errand.v1.WaitTaskRequest
+	(*WaitTaskResponse)(nil),      // 3: errand.v1.WaitTaskResponse
+	(*ListTasksRequest)(nil),      // 4: errand.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),     // 5: errand.v1.ListTasksResponse
+	(*TaskChanges)(nil),           // 6: errand.v1.TaskChanges
+	(*UpdateTaskRequest)(nil),     // 7: errand.v1.UpdateTaskRequest
+	(*UpdateTaskResponse)(nil),    // 8: errand.v1.UpdateTaskResponse
+	(*CancelTaskRequest)(nil),     // 9: errand.v1.CancelTaskRequest
+	(*CancelTaskResponse)(nil),    // 10: errand.v1.CancelTaskResponse
+	(*CancelTasksRequest)(nil),    // 11: errand.v1.CancelTasksRequest
+	(*CancelTasksResponse)(nil),   // 12: errand.v1.CancelTasksResponse
+	(*RedriveTasksRequest)(nil),   // 13: errand.v1.RedriveTasksRequest
+	(*RedriveTasksResponse)(nil),  // 14: errand.v1.RedriveTasksResponse
+	(*ExplainTaskRequest)(nil),    // 15: errand.v1.ExplainTaskRequest
+	(*ClosestWorker)(nil),         // 16: errand.v1.ClosestWorker
+	(*ExplainTaskResponse)(nil),   // 17: errand.v1.ExplainTaskResponse
+	(*WatchTasksRequest)(nil),     // 18: errand.v1.WatchTasksRequest
+	(*WatchTasksResponse)(nil),    // 19: errand.v1.WatchTasksResponse
+	(*CompleteTaskRequest)(nil),   // 20: errand.v1.CompleteTaskRequest
+	(*CompleteTaskResponse)(nil),  // 21: errand.v1.CompleteTaskResponse
+	nil,                           // 22: errand.v1.TaskChanges.LabelsEntry
+	nil,                           // 23: errand.v1.RedriveTasksResponse.TaskIdsEntry
+	(*Task)(nil),                  // 24: errand.v1.Task
+	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
+	(*TaskFilter)(nil),            // 26: errand.v1.TaskFilter
+	(Tier)(0),                     // 27: errand.v1.Tier
+	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
+	(*Preference)(nil),            // 29: errand.v1.Preference
+	(*fieldmaskpb.FieldMask)(nil), // 30: google.protobuf.FieldMask
+	(TaskState)(0),                // 31: errand.v1.TaskState
+	(*Operation)(nil),             // 32: errand.v1.Operation
+	(*TaskSpec)(nil),              // 33: errand.v1.TaskSpec
+	(*Attempt)(nil),               // 34: errand.v1.Attempt
+	(*Result)(nil),                // 35: errand.v1.Result
+	(*AttemptFailure)(nil),        // 36: errand.v1.AttemptFailure
+	(*SubmitTaskRequest)(nil),     // 37: errand.v1.SubmitTaskRequest
+	(*SubmitTasksRequest)(nil),    // 38: errand.v1.SubmitTasksRequest
+	(*SubmitGraphRequest)(nil),    // 39: errand.v1.SubmitGraphRequest
+	(*GetOperationRequest)(nil),   // 40: errand.v1.GetOperationRequest
+	(*SubmitTaskResponse)(nil),    // 41: errand.v1.SubmitTaskResponse
+	(*SubmitTasksResponse)(nil),   // 42: errand.v1.SubmitTasksResponse
+	(*SubmitGraphResponse)(nil),   // 43: errand.v1.SubmitGraphResponse
+	(*GetOperationResponse)(nil),  // 44: errand.v1.GetOperationResponse
 }
 var file_errand_v1_task_service_proto_depIdxs = []int32{
-	35, // 0: errand.v1.SubmitTaskRequest.spec:type_name -> errand.v1.TaskSpec
-	36, // 1: errand.v1.SubmitTaskResponse.state:type_name -> errand.v1.TaskState
-	37, // 2: errand.v1.SubmitTaskResponse.estimated_start:type_name -> google.protobuf.Timestamp
-	35, // 3: errand.v1.SubmitTasksRequest.specs:type_name -> errand.v1.TaskSpec
-	1,  // 4: errand.v1.SubmitOutcome.accepted:type_name -> errand.v1.SubmitTaskResponse
-	4,  // 5: errand.v1.SubmitOutcome.error:type_name -> errand.v1.SubmitError
-	38, // 6: errand.v1.SubmitError.detail:type_name -> errand.v1.ErrorDetail
-	3,  // 7: errand.v1.SubmitTasksResponse.outcomes:type_name -> errand.v1.SubmitOutcome
-	35, // 8: errand.v1.GraphTask.spec:type_name -> errand.v1.TaskSpec
-	6,  // 9: errand.v1.SubmitGraphRequest.tasks:type_name -> errand.v1.GraphTask
-	32, // 10: errand.v1.SubmitGraphResponse.task_ids:type_name -> errand.v1.SubmitGraphResponse.TaskIdsEntry
-	39, // 11: errand.v1.GetTaskResponse.task:type_name -> errand.v1.Task
-	40, // 12: errand.v1.WaitTaskRequest.timeout:type_name -> google.protobuf.Duration
-	39, // 13: errand.v1.WaitTaskResponse.task:type_name -> errand.v1.Task
-	36, // 14: errand.v1.TaskFilter.states:type_name -> errand.v1.TaskState
-	33, // 15: errand.v1.TaskFilter.labels:type_name -> errand.v1.TaskFilter.LabelsEntry
-	37, // 16: errand.v1.TaskFilter.created_after:type_name -> google.protobuf.Timestamp
-	37, // 17: errand.v1.TaskFilter.created_before:type_name -> google.protobuf.Timestamp
-	13, // 18: errand.v1.ListTasksRequest.filter:type_name -> errand.v1.TaskFilter
-	39, // 19: errand.v1.ListTasksResponse.tasks:type_name -> errand.v1.Task
-	35, // 20: errand.v1.UpdateTaskRequest.spec:type_name -> errand.v1.TaskSpec
-	41, // 21: errand.v1.UpdateTaskRequest.update_mask:type_name -> google.protobuf.FieldMask
-	39, // 22: errand.v1.UpdateTaskResponse.task:type_name -> errand.v1.Task
-	36, // 23: errand.v1.CancelTaskResponse.state:type_name -> errand.v1.TaskState
-	13, // 24: errand.v1.CancelTasksRequest.filter:type_name -> errand.v1.TaskFilter
-	42, // 25: errand.v1.CancelTasksResponse.operation:type_name -> errand.v1.Operation
-	13, // 26: errand.v1.RedriveTasksRequest.filter:type_name -> errand.v1.TaskFilter
-	42, // 27: errand.v1.RedriveTasksResponse.operation:type_name -> errand.v1.Operation
-	34, // 28: errand.v1.RedriveTasksResponse.task_ids:type_name -> errand.v1.RedriveTasksResponse.TaskIdsEntry
-	35, // 29: errand.v1.ExplainTaskRequest.spec:type_name -> errand.v1.TaskSpec
-	37, // 30: errand.v1.ExplainTaskResponse.estimated_start:type_name -> google.protobuf.Timestamp
-	25, // 31: errand.v1.ExplainTaskResponse.closest_workers:type_name -> errand.v1.ClosestWorker
-	43, // 32: errand.v1.ExplainTaskResponse.attempts:type_name -> errand.v1.Attempt
-	13, // 33: errand.v1.WatchTasksRequest.filter:type_name -> errand.v1.TaskFilter
-	39, // 34: errand.v1.WatchTasksResponse.task:type_name -> errand.v1.Task
-	30, // 35: errand.v1.CompleteTaskRequest.succeeded:type_name -> errand.v1.Result
-	44, // 36: errand.v1.CompleteTaskRequest.failed:type_name -> errand.v1.Failure
-	36, // 37: errand.v1.CompleteTaskResponse.state:type_name -> errand.v1.TaskState
-	0,  // 38: errand.v1.TaskService.SubmitTask:input_type -> errand.v1.SubmitTaskRequest
-	2,  // 39: errand.v1.TaskService.SubmitTasks:input_type -> errand.v1.SubmitTasksRequest
-	7,  // 40: errand.v1.TaskService.SubmitGraph:input_type -> errand.v1.SubmitGraphRequest
-	9,  // 41: errand.v1.TaskService.GetTask:input_type -> errand.v1.GetTaskRequest
-	11, // 42: errand.v1.TaskService.WaitTask:input_type -> errand.v1.WaitTaskRequest
-	14, // 43: errand.v1.TaskService.ListTasks:input_type -> errand.v1.ListTasksRequest
-	16, // 44: errand.v1.TaskService.UpdateTask:input_type -> errand.v1.UpdateTaskRequest
-	18, // 45: errand.v1.TaskService.CancelTask:input_type -> errand.v1.CancelTaskRequest
-	20, // 46: errand.v1.TaskService.CancelTasks:input_type -> errand.v1.CancelTasksRequest
-	22, // 47: errand.v1.TaskService.RedriveTasks:input_type -> errand.v1.RedriveTasksRequest
-	24, // 48: errand.v1.TaskService.ExplainTask:input_type -> errand.v1.ExplainTaskRequest
-	27, // 49: errand.v1.TaskService.WatchTasks:input_type -> errand.v1.WatchTasksRequest
-	29, // 50: errand.v1.TaskService.CompleteTask:input_type -> errand.v1.CompleteTaskRequest
-	1,  // 51: errand.v1.TaskService.SubmitTask:output_type -> errand.v1.SubmitTaskResponse
-	5,  // 52: errand.v1.TaskService.SubmitTasks:output_type -> errand.v1.SubmitTasksResponse
-	8,  // 53: errand.v1.TaskService.SubmitGraph:output_type -> errand.v1.SubmitGraphResponse
-	10, // 54: errand.v1.TaskService.GetTask:output_type -> errand.v1.GetTaskResponse
-	12, // 55: errand.v1.TaskService.WaitTask:output_type -> errand.v1.WaitTaskResponse
-	15, // 56: errand.v1.TaskService.ListTasks:output_type -> errand.v1.ListTasksResponse
-	17, // 57: errand.v1.TaskService.UpdateTask:output_type -> errand.v1.UpdateTaskResponse
-	19, // 58: errand.v1.TaskService.CancelTask:output_type -> errand.v1.CancelTaskResponse
-	21, // 59: errand.v1.TaskService.CancelTasks:output_type -> errand.v1.CancelTasksResponse
-	23, // 60: errand.v1.TaskService.RedriveTasks:output_type -> errand.v1.RedriveTasksResponse
-	26, // 61: errand.v1.TaskService.ExplainTask:output_type -> errand.v1.ExplainTaskResponse
-	28, // 62: errand.v1.TaskService.WatchTasks:output_type -> errand.v1.WatchTasksResponse
-	31, // 63: errand.v1.TaskService.CompleteTask:output_type -> errand.v1.CompleteTaskResponse
-	51, // [51:64] is the sub-list for method output_type
-	38, // [38:51] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	24, // 0: errand.v1.GetTaskResponse.task:type_name -> errand.v1.Task
+	25, // 1: errand.v1.WaitTaskRequest.timeout:type_name -> google.protobuf.Duration
+	24, // 2: errand.v1.WaitTaskResponse.task:type_name -> errand.v1.Task
+	26, // 3: errand.v1.ListTasksRequest.filter:type_name -> errand.v1.TaskFilter
+	24, // 4: errand.v1.ListTasksResponse.tasks:type_name -> errand.v1.Task
+	27, // 5: errand.v1.TaskChanges.tier:type_name -> errand.v1.Tier
+	25, // 6: errand.v1.TaskChanges.delay_tolerance:type_name -> google.protobuf.Duration
+	28, // 7: errand.v1.TaskChanges.run_at:type_name -> google.protobuf.Timestamp
+	25, // 8: errand.v1.TaskChanges.delay:type_name -> google.protobuf.Duration
+	28, // 9: errand.v1.TaskChanges.start_by:type_name -> google.protobuf.Timestamp
+	25, // 10: errand.v1.TaskChanges.start_within:type_name -> google.protobuf.Duration
+	22, // 11: errand.v1.TaskChanges.labels:type_name -> errand.v1.TaskChanges.LabelsEntry
+	29, // 12: errand.v1.TaskChanges.preferences:type_name -> errand.v1.Preference
+	6,  // 13: errand.v1.UpdateTaskRequest.changes:type_name -> errand.v1.TaskChanges
+	30, // 14: errand.v1.UpdateTaskRequest.update_mask:type_name -> google.protobuf.FieldMask
+	24, // 15: errand.v1.UpdateTaskResponse.task:type_name -> errand.v1.Task
+	31, // 16: errand.v1.CancelTaskResponse.state:type_name -> errand.v1.TaskState
+	26, // 17: errand.v1.CancelTasksRequest.filter:type_name -> errand.v1.TaskFilter
+	32, // 18: errand.v1.CancelTasksResponse.operation:type_name -> errand.v1.Operation
+	26, // 19: errand.v1.RedriveTasksRequest.filter:type_name -> errand.v1.TaskFilter
+	32, // 20: errand.v1.RedriveTasksResponse.operation:type_name -> errand.v1.Operation
+	23, // 21: errand.v1.RedriveTasksResponse.task_ids:type_name -> errand.v1.RedriveTasksResponse.TaskIdsEntry
+	33, // 22: errand.v1.ExplainTaskRequest.spec:type_name -> errand.v1.TaskSpec
+	28, // 23: errand.v1.ExplainTaskResponse.estimated_start:type_name -> google.protobuf.Timestamp
+	16, // 24: errand.v1.ExplainTaskResponse.closest_workers:type_name -> errand.v1.ClosestWorker
+	34, // 25: errand.v1.ExplainTaskResponse.attempts:type_name -> errand.v1.Attempt
+	26, // 26: errand.v1.WatchTasksRequest.filter:type_name -> errand.v1.TaskFilter
+	24, // 27: errand.v1.WatchTasksResponse.task:type_name -> errand.v1.Task
+	35, // 28: errand.v1.CompleteTaskRequest.succeeded:type_name -> errand.v1.Result
+	36, // 29: errand.v1.CompleteTaskRequest.failed:type_name -> errand.v1.AttemptFailure
+	31, // 30: errand.v1.CompleteTaskResponse.state:type_name -> errand.v1.TaskState
+	37, // 31: errand.v1.TaskService.SubmitTask:input_type -> errand.v1.SubmitTaskRequest
+	38, // 32: errand.v1.TaskService.SubmitTasks:input_type -> errand.v1.SubmitTasksRequest
+	39, // 33: errand.v1.TaskService.SubmitGraph:input_type -> errand.v1.SubmitGraphRequest
+	0,  // 34: errand.v1.TaskService.GetTask:input_type -> errand.v1.GetTaskRequest
+	2,  // 35: errand.v1.TaskService.WaitTask:input_type -> errand.v1.WaitTaskRequest
+	4,  // 36: errand.v1.TaskService.ListTasks:input_type -> errand.v1.ListTasksRequest
+	7,  // 37: errand.v1.TaskService.UpdateTask:input_type -> errand.v1.UpdateTaskRequest
+	9,  // 38: errand.v1.TaskService.CancelTask:input_type -> errand.v1.CancelTaskRequest
+	11, // 39: errand.v1.TaskService.CancelTasks:input_type -> errand.v1.CancelTasksRequest
+	13, // 40: errand.v1.TaskService.RedriveTasks:input_type -> errand.v1.RedriveTasksRequest
+	40, // 41: errand.v1.TaskService.GetOperation:input_type -> errand.v1.GetOperationRequest
+	15, // 42: errand.v1.TaskService.ExplainTask:input_type -> errand.v1.ExplainTaskRequest
+	18, // 43: errand.v1.TaskService.WatchTasks:input_type -> errand.v1.WatchTasksRequest
+	20, // 44: errand.v1.TaskService.CompleteTask:input_type -> errand.v1.CompleteTaskRequest
+	41, // 45: errand.v1.TaskService.SubmitTask:output_type -> errand.v1.SubmitTaskResponse
+	42, // 46: errand.v1.TaskService.SubmitTasks:output_type -> errand.v1.SubmitTasksResponse
+	43, // 47: errand.v1.TaskService.SubmitGraph:output_type -> errand.v1.SubmitGraphResponse
+	1,  // 48: errand.v1.TaskService.GetTask:output_type -> errand.v1.GetTaskResponse
+	3,  // 49: errand.v1.TaskService.WaitTask:output_type -> errand.v1.WaitTaskResponse
+	5,  // 50: errand.v1.TaskService.ListTasks:output_type -> errand.v1.ListTasksResponse
+	8,  // 51: errand.v1.TaskService.UpdateTask:output_type -> errand.v1.UpdateTaskResponse
+	10, // 52: errand.v1.TaskService.CancelTask:output_type -> errand.v1.CancelTaskResponse
+	12, // 53: errand.v1.TaskService.CancelTasks:output_type -> errand.v1.CancelTasksResponse
+	14, // 54: errand.v1.TaskService.RedriveTasks:output_type -> errand.v1.RedriveTasksResponse
+	44, // 55: errand.v1.TaskService.GetOperation:output_type -> errand.v1.GetOperationResponse
+	17, // 56: errand.v1.TaskService.ExplainTask:output_type -> errand.v1.ExplainTaskResponse
+	19, // 57: errand.v1.TaskService.WatchTasks:output_type -> errand.v1.WatchTasksResponse
+	21, // 58: errand.v1.TaskService.CompleteTask:output_type -> errand.v1.CompleteTaskResponse
+	45, // [45:59] is the sub-list for method output_type
+	31, // [31:45] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_errand_v1_task_service_proto_init() }
@@ -2284,14 +1765,24 @@ func file_errand_v1_task_service_proto_init() {
 	if File_errand_v1_task_service_proto != nil {
 		return
 	}
-	file_errand_v1_error_proto_init()
 	file_errand_v1_operation_proto_init()
+	file_errand_v1_outcome_proto_init()
+	file_errand_v1_placement_proto_init()
+	file_errand_v1_submit_proto_init()
 	file_errand_v1_task_proto_init()
-	file_errand_v1_task_service_proto_msgTypes[3].OneofWrappers = []any{
-		(*SubmitOutcome_Accepted)(nil),
-		(*SubmitOutcome_Error)(nil),
+	file_errand_v1_task_filter_proto_init()
+	file_errand_v1_task_spec_proto_init()
+	file_errand_v1_task_service_proto_msgTypes[6].OneofWrappers = []any{
+		(*TaskChanges_RunAt)(nil),
+		(*TaskChanges_Delay)(nil),
+		(*TaskChanges_StartBy)(nil),
+		(*TaskChanges_StartWithin)(nil),
 	}
-	file_errand_v1_task_service_proto_msgTypes[29].OneofWrappers = []any{
+	file_errand_v1_task_service_proto_msgTypes[15].OneofWrappers = []any{
+		(*ExplainTaskRequest_TaskId)(nil),
+		(*ExplainTaskRequest_Spec)(nil),
+	}
+	file_errand_v1_task_service_proto_msgTypes[20].OneofWrappers = []any{
 		(*CompleteTaskRequest_Succeeded)(nil),
 		(*CompleteTaskRequest_Failed)(nil),
 	}
@@ -2301,7 +1792,7 @@ func file_errand_v1_task_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_errand_v1_task_service_proto_rawDesc), len(file_errand_v1_task_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   35,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

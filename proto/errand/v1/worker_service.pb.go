@@ -23,1351 +23,24 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// AckAnswer says what became of a report.
-type AckAnswer int32
-
-const (
-	// Never sent.
-	AckAnswer_ACK_ANSWER_UNSPECIFIED AckAnswer = 0
-	// The end stands.
-	AckAnswer_ACK_ANSWER_RECORDED AckAnswer = 1
-	// The token was not the current one any more; the report changed nothing.
-	AckAnswer_ACK_ANSWER_LOST AckAnswer = 2
-	// The task was canceled instead of going on.
-	AckAnswer_ACK_ANSWER_CANCELED AckAnswer = 3
-)
-
-// Enum value maps for AckAnswer.
-var (
-	AckAnswer_name = map[int32]string{
-		0: "ACK_ANSWER_UNSPECIFIED",
-		1: "ACK_ANSWER_RECORDED",
-		2: "ACK_ANSWER_LOST",
-		3: "ACK_ANSWER_CANCELED",
-	}
-	AckAnswer_value = map[string]int32{
-		"ACK_ANSWER_UNSPECIFIED": 0,
-		"ACK_ANSWER_RECORDED":    1,
-		"ACK_ANSWER_LOST":        2,
-		"ACK_ANSWER_CANCELED":    3,
-	}
-)
-
-func (x AckAnswer) Enum() *AckAnswer {
-	p := new(AckAnswer)
-	*p = x
-	return p
-}
-
-func (x AckAnswer) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (AckAnswer) Descriptor() protoreflect.EnumDescriptor {
-	return file_errand_v1_worker_service_proto_enumTypes[0].Descriptor()
-}
-
-func (AckAnswer) Type() protoreflect.EnumType {
-	return &file_errand_v1_worker_service_proto_enumTypes[0]
-}
-
-func (x AckAnswer) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use AckAnswer.Descriptor instead.
-func (AckAnswer) EnumDescriptor() ([]byte, []int) {
-	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{0}
-}
-
-// StopCause says why an attempt must stop.
-type StopCause int32
-
-const (
-	// Never sent.
-	StopCause_STOP_CAUSE_UNSPECIFIED StopCause = 0
-	// Somebody asked to cancel the task.
-	StopCause_STOP_CAUSE_CANCELED StopCause = 1
-	// It ran longer than its cap.
-	StopCause_STOP_CAUSE_TIMED_OUT StopCause = 2
-	// It is not this worker's any more: stop at once, nothing it says counts.
-	StopCause_STOP_CAUSE_LOST StopCause = 3
-)
-
-// Enum value maps for StopCause.
-var (
-	StopCause_name = map[int32]string{
-		0: "STOP_CAUSE_UNSPECIFIED",
-		1: "STOP_CAUSE_CANCELED",
-		2: "STOP_CAUSE_TIMED_OUT",
-		3: "STOP_CAUSE_LOST",
-	}
-	StopCause_value = map[string]int32{
-		"STOP_CAUSE_UNSPECIFIED": 0,
-		"STOP_CAUSE_CANCELED":    1,
-		"STOP_CAUSE_TIMED_OUT":   2,
-		"STOP_CAUSE_LOST":        3,
-	}
-)
-
-func (x StopCause) Enum() *StopCause {
-	p := new(StopCause)
-	*p = x
-	return p
-}
-
-func (x StopCause) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (StopCause) Descriptor() protoreflect.EnumDescriptor {
-	return file_errand_v1_worker_service_proto_enumTypes[1].Descriptor()
-}
-
-func (StopCause) Type() protoreflect.EnumType {
-	return &file_errand_v1_worker_service_proto_enumTypes[1]
-}
-
-func (x StopCause) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use StopCause.Descriptor instead.
-func (StopCause) EnumDescriptor() ([]byte, []int) {
-	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{1}
-}
-
-// Token is the fencing token of an attempt, together with the worker instance of the connection.
-type Token struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The 16 bytes of the task's id.
-	Id []byte `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The number of the attempt.
-	Attempt       int64 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Token) Reset() {
-	*x = Token{}
-	mi := &file_errand_v1_worker_service_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Token) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Token) ProtoMessage() {}
-
-func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_worker_service_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Token.ProtoReflect.Descriptor instead.
-func (*Token) Descriptor() ([]byte, []int) {
-	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *Token) GetId() []byte {
-	if x != nil {
-		return x.Id
-	}
-	return nil
-}
-
-func (x *Token) GetAttempt() int64 {
-	if x != nil {
-		return x.Attempt
-	}
-	return 0
-}
-
-// KindSlots is how many attempts of a kind a worker runs at once.
-type KindSlots struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The kind.
-	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// 1 to 100,000.
-	Slots         int32 `protobuf:"varint,2,opt,name=slots,proto3" json:"slots,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *KindSlots) Reset() {
-	*x = KindSlots{}
-	mi := &file_errand_v1_worker_service_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *KindSlots) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*KindSlots) ProtoMessage() {}
-
-func (x *KindSlots) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_worker_service_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use KindSlots.ProtoReflect.Descriptor instead.
-func (*KindSlots) Descriptor() ([]byte, []int) {
-	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *KindSlots) GetKind() string {
-	if x != nil {
-		return x.Kind
-	}
-	return ""
-}
-
-func (x *KindSlots) GetSlots() int32 {
-	if x != nil {
-		return x.Slots
-	}
-	return 0
-}
-
-// Register is a worker's first word on a connection.
-type Register struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The protocol's version; 1.
-	Protocol int32 `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
-	// 16 random bytes, fresh for each run of the process: a name is never an identity.
-	WorkerInstance []byte `protobuf:"bytes,2,opt,name=worker_instance,json=workerInstance,proto3" json:"worker_instance,omitempty"`
-	// For people. At most 255 bytes.
-	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// The program's version, for people.
-	Version string `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
-	// What it serves. 1 to 1000.
-	Kinds []*KindSlots `protobuf:"bytes,5,rep,name=kinds,proto3" json:"kinds,omitempty"`
-	// Attempts that it runs, or has ended without having been told that the end is recorded. At most 100,000.
-	Holds []*Token `protobuf:"bytes,6,rep,name=holds,proto3" json:"holds,omitempty"`
-	// Its labels, for selectors. At most 64.
-	Labels map[string]string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Its zone. At most 63 bytes.
-	Zone string `protobuf:"bytes,8,opt,name=zone,proto3" json:"zone,omitempty"`
-	// What it can carry.
-	Capacity      *Requirements `protobuf:"bytes,9,opt,name=capacity,proto3" json:"capacity,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Register) Reset() {
-	*x = Register{}
-	mi := &file_errand_v1_worker_service_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Register) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Register) ProtoMessage() {}
-
-func (x *Register) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_worker_service_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Register.ProtoReflect.Descriptor instead.
-func (*Register) Descriptor() ([]byte, []int) {
-	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *Register) GetProtocol() int32 {
-	if x != nil {
-		return x.Protocol
-	}
-	return 0
-}
-
-func (x *Register) GetWorkerInstance() []byte {
-	if x != nil {
-		return x.WorkerInstance
-	}
-	return nil
-}
-
-func (x *Register) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *Register) GetVersion() string {
-	if x != nil {
-		return x.Version
-	}
-	return ""
-}
-
-func (x *Register) GetKinds() []*KindSlots {
-	if x != nil {
-		return x.Kinds
-	}
-	return nil
-}
-
-func (x *Register) GetHolds() []*Token {
-	if x != nil {
-		return x.Holds
-	}
-	return nil
-}
-
-func (x *Register) GetLabels() map[string]string {
-	if x != nil {
-		return x.Labels
-	}
-	return nil
-}
-
-func (x *Register) GetZone() string {
-	if x != nil {
-		return x.Zone
-	}
-	return ""
-}
-
-func (x *Register) GetCapacity() *Requirements {
-	if x != nil {
-		return x.Capacity
-	}
-	return nil
-}
-
-// Finished tells how an attempt ended.
-type Finished struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which attempt.
-	Token *Token `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
-	// How.
-	//
-	// Types that are valid to be assigned to Outcome:
-	//
-	//	*Finished_Succeeded
-	//	*Finished_Failed
-	//	*Finished_Stopped
-	//	*Finished_HandedBack
-	//	*Finished_Snoozed
-	Outcome       isFinished_Outcome `protobuf_oneof:"outcome"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Finished) Reset() {
-	*x = Finished{}
-	mi := &file_errand_v1_worker_service_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Finished) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Finished) ProtoMessage() {}
-
-func (x *Finished) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_worker_service_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Finished.ProtoReflect.Descriptor instead.
-func (*Finished) Descriptor() ([]byte, []int) {
-	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *Finished) GetToken() *Token {
-	if x != nil {
-		return x.Token
-	}
-	return nil
-}
-
-func (x *Finished) GetOutcome() isFinished_Outcome {
-	if x != nil {
-		return x.Outcome
-	}
-	return nil
-}
-
-func (x *Finished) GetSucceeded() *Finished_Result {
-	if x != nil {
-		if x, ok := x.Outcome.(*Finished_Succeeded); ok {
-			return x.Succeeded
-		}
-	}
-	return nil
-}
-
-func (x *Finished) GetFailed() *AttemptFailure {
-	if x != nil {
-		if x, ok := x.Outcome.(*Finished_Failed); ok {
-			return x.Failed
-		}
-	}
-	return nil
-}
-
-func (x *Finished) GetStopped() *Stopped {
-	if x != nil {
-		if x, ok := x.Outcome.(*Finished_Stopped); ok {
-			return x.Stopped
-		}
-	}
-	return nil
-}
-
-func (x *Finished) GetHandedBack() *HandedBack {
-	if x != nil {
-		if x, ok := x.Outcome.(*Finished_HandedBack); ok {
-			return x.HandedBack
-		}
-	}
-	return nil
-}
-
-func (x *Finished) GetSnoozed() *Snoozed {
-	if x != nil {
-		if x, ok := x.Outcome.(*Finished_Snoozed); ok {
-			return x.Snoozed
-		}
-	}
-	return nil
-}
-
-type isFinished_Outcome interface {
-	isFinished_Outcome()
-}
-
-type Finished_Succeeded struct {
-	// The handler returned.
-	Succeeded *Finished_Result `protobuf:"bytes,2,opt,name=succeeded,proto3,oneof"`
-}
-
-type Finished_Failed struct {
-	// The handler returned an error or panicked.
-	Failed *AttemptFailure `protobuf:"bytes,3,opt,name=failed,proto3,oneof"`
-}
-
-type Finished_Stopped struct {
-	// The handler ended because it was told to stop.
-	Stopped *Stopped `protobuf:"bytes,4,opt,name=stopped,proto3,oneof"`
-}
-
-type Finished_HandedBack struct {
-	// The attempt was not run to an end and does not count.
-	HandedBack *HandedBack `protobuf:"bytes,5,opt,name=handed_back,json=handedBack,proto3,oneof"`
-}
-
-type Finished_Snoozed struct {
-	// The handler puts the task off; the attempt does not count.
-	Snoozed *Snoozed `protobuf:"bytes,6,opt,name=snoozed,proto3,oneof"`
-}
-
-func (*Finished_Succeeded) isFinished_Outcome() {}
-
-func (*Finished_Failed) isFinished_Outcome() {}
-
-func (*Finished_Stopped) isFinished_Outcome() {}
-
-func (*Finished_HandedBack) isFinished_Outcome() {}
-
-func (*Finished_Snoozed) isFinished_Outcome() {}
-
-// AttemptFailure is an error of a handler.
-type AttemptFailure struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// A stable word, at most 63 bytes. Default handler_error.
-	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	// For people; cut at 4 KiB, cleaned of what cannot be stored, never refused.
-	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// Not to be tried again.
-	NonRetryable bool `protobuf:"varint,3,opt,name=non_retryable,json=nonRetryable,proto3" json:"non_retryable,omitempty"`
-	// Not to be tried again before this time is over.
-	RetryAfter    *durationpb.Duration `protobuf:"bytes,4,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AttemptFailure) Reset() {
-	*x = AttemptFailure{}
-	mi := &file_errand_v1_worker_service_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AttemptFailure) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AttemptFailure) ProtoMessage() {}
-
-func (x *AttemptFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_worker_service_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AttemptFailure.ProtoReflect.Descriptor instead.
-func (*AttemptFailure) Descriptor() ([]byte, []int) {
-	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *AttemptFailure) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-func (x *AttemptFailure) GetMessage() string {
-	if x != nil {
-		return x.Message
-	}
-	return ""
-}
-
-func (x *AttemptFailure) GetNonRetryable() bool {
-	if x != nil {
-		return x.NonRetryable
-	}
-	return false
-}
-
-func (x *AttemptFailure) GetRetryAfter() *durationpb.Duration {
-	if x != nil {
-		return x.RetryAfter
-	}
-	return nil
-}
-
-// Stopped says that a handler ended because it was told to.
-type Stopped struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Stopped) Reset() {
-	*x = Stopped{}
-	mi := &file_errand_v1_worker_service_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Stopped) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Stopped) ProtoMessage() {}
-
-func (x *Stopped) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_worker_service_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Stopped.ProtoReflect.Descriptor instead.
-func (*Stopped) Descriptor() ([]byte, []int) {
-	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{5}
-}
-
-// HandedBack says that an attempt was not run to an end.
-type HandedBack struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// drained, refused or preempted.
-	Reason        string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *HandedBack) Reset() {
-	*x = HandedBack{}
-	mi := &file_errand_v1_worker_service_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *HandedBack) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*HandedBack) ProtoMessage() {}
-
-func (x *HandedBack) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_worker_service_proto_msgTypes[6]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use HandedBack.ProtoReflect.Descriptor instead.
-func (*HandedBack) Descriptor() ([]byte, []int) {
-	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *HandedBack) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-// Snoozed says that the task shall be tried later.
-type Snoozed struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// How much later. At least 1 ms, at most a year.
-	Delay         *durationpb.Duration `protobuf:"bytes,1,opt,name=delay,proto3" json:"delay,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Snoozed) Reset() {
-	*x = Snoozed{}
-	mi := &file_errand_v1_worker_service_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Snoozed) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Snoozed) ProtoMessage() {}
-
-func (x *Snoozed) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_worker_service_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Snoozed.ProtoReflect.Descriptor instead.
-func (*Snoozed) Descriptor() ([]byte, []int) {
-	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *Snoozed) GetDelay() *durationpb.Duration {
-	if x != nil {
-		return x.Delay
-	}
-	return nil
-}
-
-// Heartbeat says that the worker lives.
-type Heartbeat struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Counts up.
-	Seq uint64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
-	// The worker's own monotonic clock in nanoseconds; only sent back.
-	SentAt        int64 `protobuf:"varint,2,opt,name=sent_at,json=sentAt,proto3" json:"sent_at,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Heartbeat) Reset() {
-	*x = Heartbeat{}
-	mi := &file_errand_v1_worker_service_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Heartbeat) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Heartbeat) ProtoMessage() {}
-
-func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_worker_service_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
-func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *Heartbeat) GetSeq() uint64 {
-	if x != nil {
-		return x.Seq
-	}
-	return 0
-}
-
-func (x *Heartbeat) GetSentAt() int64 {
-	if x != nil {
-		return x.SentAt
-	}
-	return 0
-}
-
-// WorkRequest is one message of a worker; each part may be empty.
-type WorkRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// First message of a connection, and whenever the worker has something new to say of itself.
-	Register *Register `protobuf:"bytes,1,opt,name=register,proto3" json:"register,omitempty"`
-	// Assignments that it has started.
-	Accepted []*Token `protobuf:"bytes,2,rep,name=accepted,proto3" json:"accepted,omitempty"`
-	// Attempts that have ended. Repeated after a reconnect until acknowledged.
-	Finished []*Finished `protobuf:"bytes,3,rep,name=finished,proto3" json:"finished,omitempty"`
-	// At the interval that the scheduler named.
-	Heartbeat *Heartbeat `protobuf:"bytes,4,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"`
-	// It wants no more work, and will finish or hand back what it runs.
-	Drain bool `protobuf:"varint,5,opt,name=drain,proto3" json:"drain,omitempty"`
-	// It holds nothing and goes.
-	Goodbye       bool `protobuf:"varint,6,opt,name=goodbye,proto3" json:"goodbye,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *WorkRequest) Reset() {
-	*x = WorkRequest{}
-	mi := &file_errand_v1_worker_service_proto_msgTypes[9]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *WorkRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*WorkRequest) ProtoMessage() {}
-
-func (x *WorkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_worker_service_proto_msgTypes[9]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
-func (*WorkRequest) Descriptor() ([]byte, []int) {
-	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{9}
-}
-
-func (x *WorkRequest) GetRegister() *Register {
-	if x != nil {
-		return x.Register
-	}
-	return nil
-}
-
-func (x *WorkRequest) GetAccepted() []*Token {
-	if x != nil {
-		return x.Accepted
-	}
-	return nil
-}
-
-func (x *WorkRequest) GetFinished() []*Finished {
-	if x != nil {
-		return x.Finished
-	}
-	return nil
-}
-
-func (x *WorkRequest) GetHeartbeat() *Heartbeat {
-	if x != nil {
-		return x.Heartbeat
-	}
-	return nil
-}
-
-func (x *WorkRequest) GetDrain() bool {
-	if x != nil {
-		return x.Drain
-	}
-	return false
-}
-
-func (x *WorkRequest) GetGoodbye() bool {
-	if x != nil {
-		return x.Goodbye
-	}
-	return false
-}
-
-// Registered answers a register.
-type Registered struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The scheduler instance's session, for logs.
-	Session string `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	// How long a silent worker keeps its attempts.
-	Lease *durationpb.Duration `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"`
-	// How often to send a heartbeat.
-	Heartbeat *durationpb.Duration `protobuf:"bytes,3,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"`
-	// The region of the tasks on this connection.
-	Region        string `protobuf:"bytes,4,opt,name=region,proto3" json:"region,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Registered) Reset() {
-	*x = Registered{}
-	mi := &file_errand_v1_worker_service_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Registered) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Registered) ProtoMessage() {}
-
-func (x *Registered) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_worker_service_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Registered.ProtoReflect.Descriptor instead.
-func (*Registered) Descriptor() ([]byte, []int) {
-	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *Registered) GetSession() string {
-	if x != nil {
-		return x.Session
-	}
-	return ""
-}
-
-func (x *Registered) GetLease() *durationpb.Duration {
-	if x != nil {
-		return x.Lease
-	}
-	return nil
-}
-
-func (x *Registered) GetHeartbeat() *durationpb.Duration {
-	if x != nil {
-		return x.Heartbeat
-	}
-	return nil
-}
-
-func (x *Registered) GetRegion() string {
-	if x != nil {
-		return x.Region
-	}
-	return ""
-}
-
-// Assignment is an attempt to start.
-type Assignment struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its token.
-	Token *Token `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
-	// Which handler.
-	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Whose task it is.
-	Tenant string `protobuf:"bytes,3,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// What the submitter gave.
-	Payload []byte `protobuf:"bytes,4,opt,name=payload,proto3" json:"payload,omitempty"`
-	// How to read it.
-	ContentType string `protobuf:"bytes,5,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
-	// The execution cap.
-	Timeout *durationpb.Duration `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// Stop it when the scheduler's grant runs out.
-	Exclusive bool `protobuf:"varint,7,opt,name=exclusive,proto3" json:"exclusive,omitempty"`
-	// The effect key's handle when it is not the task's own.
-	EffectKey string `protobuf:"bytes,8,opt,name=effect_key,json=effectKey,proto3" json:"effect_key,omitempty"`
-	// W3C trace context of the submitter.
-	TraceParent string `protobuf:"bytes,9,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
-	// Attempts that have counted so far.
-	Counted int32 `protobuf:"varint,10,opt,name=counted,proto3" json:"counted,omitempty"`
-	// Most attempts that may count.
-	MaxAttempts int32 `protobuf:"varint,11,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
-	// The task's labels.
-	Labels        map[string]string `protobuf:"bytes,12,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Assignment) Reset() {
-	*x = Assignment{}
-	mi := &file_errand_v1_worker_service_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Assignment) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Assignment) ProtoMessage() {}
-
-func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_worker_service_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
-func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *Assignment) GetToken() *Token {
-	if x != nil {
-		return x.Token
-	}
-	return nil
-}
-
-func (x *Assignment) GetKind() string {
-	if x != nil {
-		return x.Kind
-	}
-	return ""
-}
-
-func (x *Assignment) GetTenant() string {
-	if x != nil {
-		return x.Tenant
-	}
-	return ""
-}
-
-func (x *Assignment) GetPayload() []byte {
-	if x != nil {
-		return x.Payload
-	}
-	return nil
-}
-
-func (x *Assignment) GetContentType() string {
-	if x != nil {
-		return x.ContentType
-	}
-	return ""
-}
-
-func (x *Assignment) GetTimeout() *durationpb.Duration {
-	if x != nil {
-		return x.Timeout
-	}
-	return nil
-}
-
-func (x *Assignment) GetExclusive() bool {
-	if x != nil {
-		return x.Exclusive
-	}
-	return false
-}
-
-func (x *Assignment) GetEffectKey() string {
-	if x != nil {
-		return x.EffectKey
-	}
-	return ""
-}
-
-func (x *Assignment) GetTraceParent() string {
-	if x != nil {
-		return x.TraceParent
-	}
-	return ""
-}
-
-func (x *Assignment) GetCounted() int32 {
-	if x != nil {
-		return x.Counted
-	}
-	return 0
-}
-
-func (x *Assignment) GetMaxAttempts() int32 {
-	if x != nil {
-		return x.MaxAttempts
-	}
-	return 0
-}
-
-func (x *Assignment) GetLabels() map[string]string {
-	if x != nil {
-		return x.Labels
-	}
-	return nil
-}
-
-// Ack answers one finished.
-type Ack struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which attempt.
-	Token *Token `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
-	// What became of it. In every case the worker may forget the attempt.
-	Answer        AckAnswer `protobuf:"varint,2,opt,name=answer,proto3,enum=errand.v1.AckAnswer" json:"answer,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Ack) Reset() {
-	*x = Ack{}
-	mi := &file_errand_v1_worker_service_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Ack) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Ack) ProtoMessage() {}
-
-func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_worker_service_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Ack.ProtoReflect.Descriptor instead.
-func (*Ack) Descriptor() ([]byte, []int) {
-	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *Ack) GetToken() *Token {
-	if x != nil {
-		return x.Token
-	}
-	return nil
-}
-
-func (x *Ack) GetAnswer() AckAnswer {
-	if x != nil {
-		return x.Answer
-	}
-	return AckAnswer_ACK_ANSWER_UNSPECIFIED
-}
-
-// StopAttempt tells a worker to stop an attempt.
-type StopAttempt struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which attempt.
-	Token *Token `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
-	// Why.
-	Cause         StopCause `protobuf:"varint,2,opt,name=cause,proto3,enum=errand.v1.StopCause" json:"cause,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StopAttempt) Reset() {
-	*x = StopAttempt{}
-	mi := &file_errand_v1_worker_service_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StopAttempt) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StopAttempt) ProtoMessage() {}
-
-func (x *StopAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_worker_service_proto_msgTypes[13]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StopAttempt.ProtoReflect.Descriptor instead.
-func (*StopAttempt) Descriptor() ([]byte, []int) {
-	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{13}
-}
-
-func (x *StopAttempt) GetToken() *Token {
-	if x != nil {
-		return x.Token
-	}
-	return nil
-}
-
-func (x *StopAttempt) GetCause() StopCause {
-	if x != nil {
-		return x.Cause
-	}
-	return StopCause_STOP_CAUSE_UNSPECIFIED
-}
-
-// HeartbeatAck answers a heartbeat.
-type HeartbeatAck struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The heartbeat's own.
-	Seq uint64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
-	// The heartbeat's own.
-	SentAt int64 `protobuf:"varint,2,opt,name=sent_at,json=sentAt,proto3" json:"sent_at,omitempty"`
-	// How long from sent_at exclusive handlers may run on.
-	ExclusiveGrant *durationpb.Duration `protobuf:"bytes,3,opt,name=exclusive_grant,json=exclusiveGrant,proto3" json:"exclusive_grant,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
-}
-
-func (x *HeartbeatAck) Reset() {
-	*x = HeartbeatAck{}
-	mi := &file_errand_v1_worker_service_proto_msgTypes[14]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *HeartbeatAck) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*HeartbeatAck) ProtoMessage() {}
-
-func (x *HeartbeatAck) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_worker_service_proto_msgTypes[14]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use HeartbeatAck.ProtoReflect.Descriptor instead.
-func (*HeartbeatAck) Descriptor() ([]byte, []int) {
-	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{14}
-}
-
-func (x *HeartbeatAck) GetSeq() uint64 {
-	if x != nil {
-		return x.Seq
-	}
-	return 0
-}
-
-func (x *HeartbeatAck) GetSentAt() int64 {
-	if x != nil {
-		return x.SentAt
-	}
-	return 0
-}
-
-func (x *HeartbeatAck) GetExclusiveGrant() *durationpb.Duration {
-	if x != nil {
-		return x.ExclusiveGrant
-	}
-	return nil
-}
-
-// WorkResponse is one message to a worker; each part may be empty.
-type WorkResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Answers a register.
-	Registered *Registered `protobuf:"bytes,1,opt,name=registered,proto3" json:"registered,omitempty"`
-	// Attempts to start.
-	Assign []*Assignment `protobuf:"bytes,2,rep,name=assign,proto3" json:"assign,omitempty"`
-	// Answers to finished.
-	Acks []*Ack `protobuf:"bytes,3,rep,name=acks,proto3" json:"acks,omitempty"`
-	// Attempts to stop.
-	Stops []*StopAttempt `protobuf:"bytes,4,rep,name=stops,proto3" json:"stops,omitempty"`
-	// Answers a heartbeat.
-	HeartbeatAck *HeartbeatAck `protobuf:"bytes,5,opt,name=heartbeat_ack,json=heartbeatAck,proto3" json:"heartbeat_ack,omitempty"`
-	// Finish what runs; no more work will come.
-	Drain bool `protobuf:"varint,6,opt,name=drain,proto3" json:"drain,omitempty"`
-	// This scheduler stops: connect to another one, and keep running what runs.
-	Goodbye       bool `protobuf:"varint,7,opt,name=goodbye,proto3" json:"goodbye,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *WorkResponse) Reset() {
-	*x = WorkResponse{}
-	mi := &file_errand_v1_worker_service_proto_msgTypes[15]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *WorkResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*WorkResponse) ProtoMessage() {}
-
-func (x *WorkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_worker_service_proto_msgTypes[15]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
-func (*WorkResponse) Descriptor() ([]byte, []int) {
-	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{15}
-}
-
-func (x *WorkResponse) GetRegistered() *Registered {
-	if x != nil {
-		return x.Registered
-	}
-	return nil
-}
-
-func (x *WorkResponse) GetAssign() []*Assignment {
-	if x != nil {
-		return x.Assign
-	}
-	return nil
-}
-
-func (x *WorkResponse) GetAcks() []*Ack {
-	if x != nil {
-		return x.Acks
-	}
-	return nil
-}
-
-func (x *WorkResponse) GetStops() []*StopAttempt {
-	if x != nil {
-		return x.Stops
-	}
-	return nil
-}
-
-func (x *WorkResponse) GetHeartbeatAck() *HeartbeatAck {
-	if x != nil {
-		return x.HeartbeatAck
-	}
-	return nil
-}
-
-func (x *WorkResponse) GetDrain() bool {
-	if x != nil {
-		return x.Drain
-	}
-	return false
-}
-
-func (x *WorkResponse) GetGoodbye() bool {
-	if x != nil {
-		return x.Goodbye
-	}
-	return false
-}
-
 // PollRequest asks for work and keeps the lease alive.
 type PollRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who asks; the same in every call of a process.
+	// Who asks. The instance is the same in every call of a process; holds names what it runs, also what it has just taken.
 	Register *Register `protobuf:"bytes,1,opt,name=register,proto3" json:"register,omitempty"`
 	// How long to wait for work. Default 20 s; at most 60 s.
 	Wait *durationpb.Duration `protobuf:"bytes,2,opt,name=wait,proto3" json:"wait,omitempty"`
 	// At most how many assignments. Default 1; at most 1000.
 	MaxAssignments int32 `protobuf:"varint,3,opt,name=max_assignments,json=maxAssignments,proto3" json:"max_assignments,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Sent back in the answer's heartbeat_ack. Unset: no grant, so exclusive tasks are not given out.
+	Heartbeat     *Heartbeat `protobuf:"bytes,4,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PollRequest) Reset() {
 	*x = PollRequest{}
-	mi := &file_errand_v1_worker_service_proto_msgTypes[16]
+	mi := &file_errand_v1_worker_service_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1379,7 +52,7 @@ func (x *PollRequest) String() string {
 func (*PollRequest) ProtoMessage() {}
 
 func (x *PollRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_worker_service_proto_msgTypes[16]
+	mi := &file_errand_v1_worker_service_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1392,7 +65,7 @@ func (x *PollRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollRequest.ProtoReflect.Descriptor instead.
 func (*PollRequest) Descriptor() ([]byte, []int) {
-	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{16}
+	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *PollRequest) GetRegister() *Register {
@@ -1416,22 +89,33 @@ func (x *PollRequest) GetMaxAssignments() int32 {
 	return 0
 }
 
+func (x *PollRequest) GetHeartbeat() *Heartbeat {
+	if x != nil {
+		return x.Heartbeat
+	}
+	return nil
+}
+
 // PollResponse brings work.
 type PollResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Attempts to start; they count as accepted.
+	// Attempts to start. One that is not named as held or accepted by the worker's next calls within 5 s is withdrawn.
 	Assign []*Assignment `protobuf:"bytes,1,rep,name=assign,proto3" json:"assign,omitempty"`
 	// Attempts to stop.
 	Stops []*StopAttempt `protobuf:"bytes,2,rep,name=stops,proto3" json:"stops,omitempty"`
-	// How long a silent worker keeps its attempts: poll or report sooner.
-	Lease         *durationpb.Duration `protobuf:"bytes,3,opt,name=lease,proto3" json:"lease,omitempty"`
+	// The scheduler's terms; poll or report more often than the lease.
+	Registered *Registered `protobuf:"bytes,3,opt,name=registered,proto3" json:"registered,omitempty"`
+	// Answers the heartbeat.
+	HeartbeatAck *HeartbeatAck `protobuf:"bytes,4,opt,name=heartbeat_ack,json=heartbeatAck,proto3" json:"heartbeat_ack,omitempty"`
+	// No more work will come: finish what runs.
+	Drain         bool `protobuf:"varint,5,opt,name=drain,proto3" json:"drain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PollResponse) Reset() {
 	*x = PollResponse{}
-	mi := &file_errand_v1_worker_service_proto_msgTypes[17]
+	mi := &file_errand_v1_worker_service_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1443,7 +127,7 @@ func (x *PollResponse) String() string {
 func (*PollResponse) ProtoMessage() {}
 
 func (x *PollResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_worker_service_proto_msgTypes[17]
+	mi := &file_errand_v1_worker_service_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1456,7 +140,7 @@ func (x *PollResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollResponse.ProtoReflect.Descriptor instead.
 func (*PollResponse) Descriptor() ([]byte, []int) {
-	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{17}
+	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *PollResponse) GetAssign() []*Assignment {
@@ -1473,27 +157,49 @@ func (x *PollResponse) GetStops() []*StopAttempt {
 	return nil
 }
 
-func (x *PollResponse) GetLease() *durationpb.Duration {
+func (x *PollResponse) GetRegistered() *Registered {
 	if x != nil {
-		return x.Lease
+		return x.Registered
 	}
 	return nil
 }
 
-// ReportRequest tells how attempts ended.
+func (x *PollResponse) GetHeartbeatAck() *HeartbeatAck {
+	if x != nil {
+		return x.HeartbeatAck
+	}
+	return nil
+}
+
+func (x *PollResponse) GetDrain() bool {
+	if x != nil {
+		return x.Drain
+	}
+	return false
+}
+
+// ReportRequest tells of attempts.
 type ReportRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The worker instance.
+	// The worker instance, 16 bytes, as in register.
 	WorkerInstance []byte `protobuf:"bytes,1,opt,name=worker_instance,json=workerInstance,proto3" json:"worker_instance,omitempty"`
 	// Attempts that have ended. At most 1000.
-	Finished      []*Finished `protobuf:"bytes,2,rep,name=finished,proto3" json:"finished,omitempty"`
+	Finished []*Finished `protobuf:"bytes,2,rep,name=finished,proto3" json:"finished,omitempty"`
+	// Assignments that it has taken. At most 1000.
+	Accepted []*Token `protobuf:"bytes,3,rep,name=accepted,proto3" json:"accepted,omitempty"`
+	// News of attempts that run. At most 1000.
+	Progress []*Progress `protobuf:"bytes,4,rep,name=progress,proto3" json:"progress,omitempty"`
+	// Checkpoints of attempts that run, together at most 8 MiB. At most 100.
+	Checkpoints []*Checkpoint `protobuf:"bytes,5,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"`
+	// Sent back in the answer's heartbeat_ack.
+	Heartbeat     *Heartbeat `protobuf:"bytes,6,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_errand_v1_worker_service_proto_msgTypes[18]
+	mi := &file_errand_v1_worker_service_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1505,7 +211,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_worker_service_proto_msgTypes[18]
+	mi := &file_errand_v1_worker_service_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1518,7 +224,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{18}
+	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ReportRequest) GetWorkerInstance() []byte {
@@ -1535,18 +241,50 @@ func (x *ReportRequest) GetFinished() []*Finished {
 	return nil
 }
 
-// ReportResponse answers each.
+func (x *ReportRequest) GetAccepted() []*Token {
+	if x != nil {
+		return x.Accepted
+	}
+	return nil
+}
+
+func (x *ReportRequest) GetProgress() []*Progress {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
+func (x *ReportRequest) GetCheckpoints() []*Checkpoint {
+	if x != nil {
+		return x.Checkpoints
+	}
+	return nil
+}
+
+func (x *ReportRequest) GetHeartbeat() *Heartbeat {
+	if x != nil {
+		return x.Heartbeat
+	}
+	return nil
+}
+
+// ReportResponse answers each word that wants an answer.
 type ReportResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In the order of the request.
-	Acks          []*Ack `protobuf:"bytes,1,rep,name=acks,proto3" json:"acks,omitempty"`
+	// First one per finished, then one per checkpoint, in the order of the request.
+	Acks []*Ack `protobuf:"bytes,1,rep,name=acks,proto3" json:"acks,omitempty"`
+	// Attempts to stop.
+	Stops []*StopAttempt `protobuf:"bytes,2,rep,name=stops,proto3" json:"stops,omitempty"`
+	// Answers the heartbeat.
+	HeartbeatAck  *HeartbeatAck `protobuf:"bytes,3,opt,name=heartbeat_ack,json=heartbeatAck,proto3" json:"heartbeat_ack,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_errand_v1_worker_service_proto_msgTypes[19]
+	mi := &file_errand_v1_worker_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1558,7 +296,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_worker_service_proto_msgTypes[19]
+	mi := &file_errand_v1_worker_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1571,7 +309,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{19}
+	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ReportResponse) GetAcks() []*Ack {
@@ -1581,32 +319,50 @@ func (x *ReportResponse) GetAcks() []*Ack {
 	return nil
 }
 
-// Result is what a handler returned.
-type Finished_Result struct {
+func (x *ReportResponse) GetStops() []*StopAttempt {
+	if x != nil {
+		return x.Stops
+	}
+	return nil
+}
+
+func (x *ReportResponse) GetHeartbeatAck() *HeartbeatAck {
+	if x != nil {
+		return x.HeartbeatAck
+	}
+	return nil
+}
+
+// ReadParentsRequest names a running attempt.
+type ReadParentsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// At most 262,144 bytes; a larger one fails the task with reason bad_result.
-	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	// How to read it.
-	ContentType   string `protobuf:"bytes,2,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
+	// The attempt; it must be the current one.
+	Token *Token `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	// The worker instance, 16 bytes, as in register.
+	WorkerInstance []byte `protobuf:"bytes,2,opt,name=worker_instance,json=workerInstance,proto3" json:"worker_instance,omitempty"`
+	// How many. Default 50; at most 500.
+	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// From the previous page. At most 1024 bytes.
+	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Finished_Result) Reset() {
-	*x = Finished_Result{}
-	mi := &file_errand_v1_worker_service_proto_msgTypes[21]
+func (x *ReadParentsRequest) Reset() {
+	*x = ReadParentsRequest{}
+	mi := &file_errand_v1_worker_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Finished_Result) String() string {
+func (x *ReadParentsRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Finished_Result) ProtoMessage() {}
+func (*ReadParentsRequest) ProtoMessage() {}
 
-func (x *Finished_Result) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_worker_service_proto_msgTypes[21]
+func (x *ReadParentsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_errand_v1_worker_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1617,21 +373,172 @@ func (x *Finished_Result) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Finished_Result.ProtoReflect.Descriptor instead.
-func (*Finished_Result) Descriptor() ([]byte, []int) {
-	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{3, 0}
+// Deprecated: Use ReadParentsRequest.ProtoReflect.Descriptor instead.
+func (*ReadParentsRequest) Descriptor() ([]byte, []int) {
+	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{4}
 }
 
-func (x *Finished_Result) GetData() []byte {
+func (x *ReadParentsRequest) GetToken() *Token {
 	if x != nil {
-		return x.Data
+		return x.Token
 	}
 	return nil
 }
 
-func (x *Finished_Result) GetContentType() string {
+func (x *ReadParentsRequest) GetWorkerInstance() []byte {
 	if x != nil {
-		return x.ContentType
+		return x.WorkerInstance
+	}
+	return nil
+}
+
+func (x *ReadParentsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ReadParentsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ParentResult is a parent as its child sees it.
+type ParentResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The parent's handle.
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// Its name within the graph; empty when it was not submitted with one.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// How it ended.
+	State TaskState `protobuf:"varint,3,opt,name=state,proto3,enum=errand.v1.TaskState" json:"state,omitempty"`
+	// What it returned; unset unless it succeeded.
+	Result *Result `protobuf:"bytes,4,opt,name=result,proto3" json:"result,omitempty"`
+	// Why it did not succeed; unset when it did.
+	Failure       *Failure `protobuf:"bytes,5,opt,name=failure,proto3" json:"failure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ParentResult) Reset() {
+	*x = ParentResult{}
+	mi := &file_errand_v1_worker_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ParentResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ParentResult) ProtoMessage() {}
+
+func (x *ParentResult) ProtoReflect() protoreflect.Message {
+	mi := &file_errand_v1_worker_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ParentResult.ProtoReflect.Descriptor instead.
+func (*ParentResult) Descriptor() ([]byte, []int) {
+	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ParentResult) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *ParentResult) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ParentResult) GetState() TaskState {
+	if x != nil {
+		return x.State
+	}
+	return TaskState_TASK_STATE_UNSPECIFIED
+}
+
+func (x *ParentResult) GetResult() *Result {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+func (x *ParentResult) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+// ReadParentsResponse is a page of parents.
+type ReadParentsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order in which the child names them.
+	Parents []*ParentResult `protobuf:"bytes,1,rep,name=parents,proto3" json:"parents,omitempty"`
+	// For the next page; empty at the end.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadParentsResponse) Reset() {
+	*x = ReadParentsResponse{}
+	mi := &file_errand_v1_worker_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadParentsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadParentsResponse) ProtoMessage() {}
+
+func (x *ReadParentsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_errand_v1_worker_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadParentsResponse.ProtoReflect.Descriptor instead.
+func (*ReadParentsResponse) Descriptor() ([]byte, []int) {
+	return file_errand_v1_worker_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ReadParentsResponse) GetParents() []*ParentResult {
+	if x != nil {
+		return x.Parents
+	}
+	return nil
+}
+
+func (x *ReadParentsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
 	}
 	return ""
 }
@@ -1640,134 +547,53 @@ var File_errand_v1_worker_service_proto protoreflect.FileDescriptor
 
 const file_errand_v1_worker_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1eerrand/v1/worker_service.proto\x12\terrand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x14errand/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\"C\n" +
-	"\x05Token\x12\x17\n" +
-	"\x02id\x18\x01 \x01(\fB\a\xbaH\x04z\x02h\x10R\x02id\x12!\n" +
-	"\aattempt\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x01R\aattempt\"c\n" +
-	"\tKindSlots\x123\n" +
-	"\x04kind\x18\x01 \x01(\tB\x1f\xbaH\x1cr\x1a2\x18^[a-z][a-z0-9._-]{0,62}$R\x04kind\x12!\n" +
-	"\x05slots\x18\x02 \x01(\x05B\v\xbaH\b\x1a\x06\x18\xa0\x8d\x06(\x01R\x05slots\"\xf0\x03\n" +
-	"\bRegister\x12%\n" +
-	"\bprotocol\x18\x01 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x01R\bprotocol\x120\n" +
-	"\x0fworker_instance\x18\x02 \x01(\fB\a\xbaH\x04z\x02h\x10R\x0eworkerInstance\x12\x1c\n" +
-	"\x04name\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\xff\x01R\x04name\x12!\n" +
-	"\aversion\x18\x04 \x01(\tB\a\xbaH\x04r\x02(?R\aversion\x127\n" +
-	"\x05kinds\x18\x05 \x03(\v2\x14.errand.v1.KindSlotsB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\x05kinds\x122\n" +
-	"\x05holds\x18\x06 \x03(\v2\x10.errand.v1.TokenB\n" +
-	"\xbaH\a\x92\x01\x04\x10\xa0\x8d\x06R\x05holds\x12P\n" +
-	"\x06labels\x18\a \x03(\v2\x1f.errand.v1.Register.LabelsEntryB\x17\xbaH\x14\x9a\x01\x11\x10@\"\x06r\x04 \x01(?*\x05r\x03(\xff\x01R\x06labels\x12\x1b\n" +
-	"\x04zone\x18\b \x01(\tB\a\xbaH\x04r\x02(?R\x04zone\x123\n" +
-	"\bcapacity\x18\t \x01(\v2\x17.errand.v1.RequirementsR\bcapacity\x1a9\n" +
-	"\vLabelsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x91\x03\n" +
-	"\bFinished\x12.\n" +
-	"\x05token\x18\x01 \x01(\v2\x10.errand.v1.TokenB\x06\xbaH\x03\xc8\x01\x01R\x05token\x12:\n" +
-	"\tsucceeded\x18\x02 \x01(\v2\x1a.errand.v1.Finished.ResultH\x00R\tsucceeded\x123\n" +
-	"\x06failed\x18\x03 \x01(\v2\x19.errand.v1.AttemptFailureH\x00R\x06failed\x12.\n" +
-	"\astopped\x18\x04 \x01(\v2\x12.errand.v1.StoppedH\x00R\astopped\x128\n" +
-	"\vhanded_back\x18\x05 \x01(\v2\x15.errand.v1.HandedBackH\x00R\n" +
-	"handedBack\x12.\n" +
-	"\asnoozed\x18\x06 \x01(\v2\x12.errand.v1.SnoozedH\x00R\asnoozed\x1a?\n" +
-	"\x06Result\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\x12!\n" +
-	"\fcontent_type\x18\x02 \x01(\tR\vcontentTypeB\t\n" +
-	"\aoutcome\"\xa3\x01\n" +
-	"\x0eAttemptFailure\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\x12#\n" +
-	"\rnon_retryable\x18\x03 \x01(\bR\fnonRetryable\x12:\n" +
-	"\vretry_after\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"retryAfter\"\t\n" +
-	"\aStopped\"$\n" +
-	"\n" +
-	"HandedBack\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\":\n" +
-	"\aSnoozed\x12/\n" +
-	"\x05delay\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05delay\"6\n" +
-	"\tHeartbeat\x12\x10\n" +
-	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x17\n" +
-	"\asent_at\x18\x02 \x01(\x03R\x06sentAt\"\x81\x02\n" +
-	"\vWorkRequest\x12/\n" +
-	"\bregister\x18\x01 \x01(\v2\x13.errand.v1.RegisterR\bregister\x12,\n" +
-	"\baccepted\x18\x02 \x03(\v2\x10.errand.v1.TokenR\baccepted\x12/\n" +
-	"\bfinished\x18\x03 \x03(\v2\x13.errand.v1.FinishedR\bfinished\x122\n" +
-	"\theartbeat\x18\x04 \x01(\v2\x14.errand.v1.HeartbeatR\theartbeat\x12\x14\n" +
-	"\x05drain\x18\x05 \x01(\bR\x05drain\x12\x18\n" +
-	"\agoodbye\x18\x06 \x01(\bR\agoodbye\"\xa8\x01\n" +
-	"\n" +
-	"Registered\x12\x18\n" +
-	"\asession\x18\x01 \x01(\tR\asession\x12/\n" +
-	"\x05lease\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05lease\x127\n" +
-	"\theartbeat\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\theartbeat\x12\x16\n" +
-	"\x06region\x18\x04 \x01(\tR\x06region\"\xe5\x03\n" +
-	"\n" +
-	"Assignment\x12&\n" +
-	"\x05token\x18\x01 \x01(\v2\x10.errand.v1.TokenR\x05token\x12\x12\n" +
-	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x16\n" +
-	"\x06tenant\x18\x03 \x01(\tR\x06tenant\x12\x18\n" +
-	"\apayload\x18\x04 \x01(\fR\apayload\x12!\n" +
-	"\fcontent_type\x18\x05 \x01(\tR\vcontentType\x123\n" +
-	"\atimeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x1c\n" +
-	"\texclusive\x18\a \x01(\bR\texclusive\x12\x1d\n" +
-	"\n" +
-	"effect_key\x18\b \x01(\tR\teffectKey\x12!\n" +
-	"\ftrace_parent\x18\t \x01(\tR\vtraceParent\x12\x18\n" +
-	"\acounted\x18\n" +
-	" \x01(\x05R\acounted\x12!\n" +
-	"\fmax_attempts\x18\v \x01(\x05R\vmaxAttempts\x129\n" +
-	"\x06labels\x18\f \x03(\v2!.errand.v1.Assignment.LabelsEntryR\x06labels\x1a9\n" +
-	"\vLabelsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"[\n" +
-	"\x03Ack\x12&\n" +
-	"\x05token\x18\x01 \x01(\v2\x10.errand.v1.TokenR\x05token\x12,\n" +
-	"\x06answer\x18\x02 \x01(\x0e2\x14.errand.v1.AckAnswerR\x06answer\"a\n" +
-	"\vStopAttempt\x12&\n" +
-	"\x05token\x18\x01 \x01(\v2\x10.errand.v1.TokenR\x05token\x12*\n" +
-	"\x05cause\x18\x02 \x01(\x0e2\x14.errand.v1.StopCauseR\x05cause\"}\n" +
-	"\fHeartbeatAck\x12\x10\n" +
-	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x17\n" +
-	"\asent_at\x18\x02 \x01(\x03R\x06sentAt\x12B\n" +
-	"\x0fexclusive_grant\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x0eexclusiveGrant\"\xb4\x02\n" +
-	"\fWorkResponse\x125\n" +
-	"\n" +
-	"registered\x18\x01 \x01(\v2\x15.errand.v1.RegisteredR\n" +
-	"registered\x12-\n" +
-	"\x06assign\x18\x02 \x03(\v2\x15.errand.v1.AssignmentR\x06assign\x12\"\n" +
-	"\x04acks\x18\x03 \x03(\v2\x0e.errand.v1.AckR\x04acks\x12,\n" +
-	"\x05stops\x18\x04 \x03(\v2\x16.errand.v1.StopAttemptR\x05stops\x12<\n" +
-	"\rheartbeat_ack\x18\x05 \x01(\v2\x17.errand.v1.HeartbeatAckR\fheartbeatAck\x12\x14\n" +
-	"\x05drain\x18\x06 \x01(\bR\x05drain\x12\x18\n" +
-	"\agoodbye\x18\a \x01(\bR\agoodbye\"\xb8\x01\n" +
+	"\x1eerrand/v1/worker_service.proto\x12\terrand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17errand/v1/outcome.proto\x1a\x14errand/v1/task.proto\x1a\x1cerrand/v1/work_request.proto\x1a\x1derrand/v1/work_response.proto\x1a\x1egoogle/protobuf/duration.proto\"\xec\x01\n" +
 	"\vPollRequest\x127\n" +
 	"\bregister\x18\x01 \x01(\v2\x13.errand.v1.RegisterB\x06\xbaH\x03\xc8\x01\x01R\bregister\x12;\n" +
 	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\f\xbaH\t\xaa\x01\x06\"\x02\b<2\x00R\x04wait\x123\n" +
 	"\x0fmax_assignments\x18\x03 \x01(\x05B\n" +
-	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\x0emaxAssignments\"\x9c\x01\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\x0emaxAssignments\x122\n" +
+	"\theartbeat\x18\x04 \x01(\v2\x14.errand.v1.HeartbeatR\theartbeat\"\xf6\x01\n" +
 	"\fPollResponse\x12-\n" +
 	"\x06assign\x18\x01 \x03(\v2\x15.errand.v1.AssignmentR\x06assign\x12,\n" +
-	"\x05stops\x18\x02 \x03(\v2\x16.errand.v1.StopAttemptR\x05stops\x12/\n" +
-	"\x05lease\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05lease\"}\n" +
+	"\x05stops\x18\x02 \x03(\v2\x16.errand.v1.StopAttemptR\x05stops\x125\n" +
+	"\n" +
+	"registered\x18\x03 \x01(\v2\x15.errand.v1.RegisteredR\n" +
+	"registered\x12<\n" +
+	"\rheartbeat_ack\x18\x04 \x01(\v2\x17.errand.v1.HeartbeatAckR\fheartbeatAck\x12\x14\n" +
+	"\x05drain\x18\x05 \x01(\bR\x05drain\"\xe9\x02\n" +
 	"\rReportRequest\x120\n" +
 	"\x0fworker_instance\x18\x01 \x01(\fB\a\xbaH\x04z\x02h\x10R\x0eworkerInstance\x12:\n" +
-	"\bfinished\x18\x02 \x03(\v2\x13.errand.v1.FinishedB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\bfinished\"4\n" +
+	"\bfinished\x18\x02 \x03(\v2\x13.errand.v1.FinishedB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\bfinished\x127\n" +
+	"\baccepted\x18\x03 \x03(\v2\x10.errand.v1.TokenB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\baccepted\x12:\n" +
+	"\bprogress\x18\x04 \x03(\v2\x13.errand.v1.ProgressB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\bprogress\x12A\n" +
+	"\vcheckpoints\x18\x05 \x03(\v2\x15.errand.v1.CheckpointB\b\xbaH\x05\x92\x01\x02\x10dR\vcheckpoints\x122\n" +
+	"\theartbeat\x18\x06 \x01(\v2\x14.errand.v1.HeartbeatR\theartbeat\"\xa0\x01\n" +
 	"\x0eReportResponse\x12\"\n" +
-	"\x04acks\x18\x01 \x03(\v2\x0e.errand.v1.AckR\x04acks*n\n" +
-	"\tAckAnswer\x12\x1a\n" +
-	"\x16ACK_ANSWER_UNSPECIFIED\x10\x00\x12\x17\n" +
-	"\x13ACK_ANSWER_RECORDED\x10\x01\x12\x13\n" +
-	"\x0fACK_ANSWER_LOST\x10\x02\x12\x17\n" +
-	"\x13ACK_ANSWER_CANCELED\x10\x03*o\n" +
-	"\tStopCause\x12\x1a\n" +
-	"\x16STOP_CAUSE_UNSPECIFIED\x10\x00\x12\x17\n" +
-	"\x13STOP_CAUSE_CANCELED\x10\x01\x12\x18\n" +
-	"\x14STOP_CAUSE_TIMED_OUT\x10\x02\x12\x13\n" +
-	"\x0fSTOP_CAUSE_LOST\x10\x032\xc4\x01\n" +
+	"\x04acks\x18\x01 \x03(\v2\x0e.errand.v1.AckR\x04acks\x12,\n" +
+	"\x05stops\x18\x02 \x03(\v2\x16.errand.v1.StopAttemptR\x05stops\x12<\n" +
+	"\rheartbeat_ack\x18\x03 \x01(\v2\x17.errand.v1.HeartbeatAckR\fheartbeatAck\"\xc8\x01\n" +
+	"\x12ReadParentsRequest\x12.\n" +
+	"\x05token\x18\x01 \x01(\v2\x10.errand.v1.TokenB\x06\xbaH\x03\xc8\x01\x01R\x05token\x120\n" +
+	"\x0fworker_instance\x18\x02 \x01(\fB\a\xbaH\x04z\x02h\x10R\x0eworkerInstance\x12'\n" +
+	"\tpage_size\x18\x03 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\tpageToken\"\xc0\x01\n" +
+	"\fParentResult\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12*\n" +
+	"\x05state\x18\x03 \x01(\x0e2\x14.errand.v1.TaskStateR\x05state\x12)\n" +
+	"\x06result\x18\x04 \x01(\v2\x11.errand.v1.ResultR\x06result\x12,\n" +
+	"\afailure\x18\x05 \x01(\v2\x12.errand.v1.FailureR\afailure\"p\n" +
+	"\x13ReadParentsResponse\x121\n" +
+	"\aparents\x18\x01 \x03(\v2\x17.errand.v1.ParentResultR\aparents\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\x97\x02\n" +
 	"\rWorkerService\x12;\n" +
 	"\x04Work\x12\x16.errand.v1.WorkRequest\x1a\x17.errand.v1.WorkResponse(\x010\x01\x127\n" +
 	"\x04Poll\x12\x16.errand.v1.PollRequest\x1a\x17.errand.v1.PollResponse\x12=\n" +
-	"\x06Report\x12\x18.errand.v1.ReportRequest\x1a\x19.errand.v1.ReportResponseB5Z3github.com/errandhq/errand/proto/errand/v1;errandv1b\x06proto3"
+	"\x06Report\x12\x18.errand.v1.ReportRequest\x1a\x19.errand.v1.ReportResponse\x12Q\n" +
+	"\vReadParents\x12\x1d.errand.v1.ReadParentsRequest\x1a\x1e.errand.v1.ReadParentsResponse\"\x03\x90\x02\x01B5Z3github.com/errandhq/errand/proto/errand/v1;errandv1b\x06proto3"
 
 var (
 	file_errand_v1_worker_service_proto_rawDescOnce sync.Once
@@ -1781,87 +607,67 @@ func file_errand_v1_worker_service_proto_rawDescGZIP() []byte {
 	return file_errand_v1_worker_service_proto_rawDescData
 }
 
-var file_errand_v1_worker_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_errand_v1_worker_service_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_errand_v1_worker_service_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_errand_v1_worker_service_proto_goTypes = []any{
-	(AckAnswer)(0),              // 0: errand.v1.AckAnswer
-	(StopCause)(0),              // 1: errand.v1.StopCause
-	(*Token)(nil),               // 2: errand.v1.Token
-	(*KindSlots)(nil),           // 3: errand.v1.KindSlots
-	(*Register)(nil),            // 4: errand.v1.Register
-	(*Finished)(nil),            // 5: errand.v1.Finished
-	(*AttemptFailure)(nil),      // 6: errand.v1.AttemptFailure
-	(*Stopped)(nil),             // 7: errand.v1.Stopped
-	(*HandedBack)(nil),          // 8: errand.v1.HandedBack
-	(*Snoozed)(nil),             // 9: errand.v1.Snoozed
-	(*Heartbeat)(nil),           // 10: errand.v1.Heartbeat
-	(*WorkRequest)(nil),         // 11: errand.v1.WorkRequest
+	(*PollRequest)(nil),         // 0: errand.v1.PollRequest
+	(*PollResponse)(nil),        // 1: errand.v1.PollResponse
+	(*ReportRequest)(nil),       // 2: errand.v1.ReportRequest
+	(*ReportResponse)(nil),      // 3: errand.v1.ReportResponse
+	(*ReadParentsRequest)(nil),  // 4: errand.v1.ReadParentsRequest
+	(*ParentResult)(nil),        // 5: errand.v1.ParentResult
+	(*ReadParentsResponse)(nil), // 6: errand.v1.ReadParentsResponse
+	(*Register)(nil),            // 7: errand.v1.Register
+	(*durationpb.Duration)(nil), // 8: google.protobuf.Duration
+	(*Heartbeat)(nil),           // 9: errand.v1.Heartbeat
+	(*Assignment)(nil),          // 10: errand.v1.Assignment
+	(*StopAttempt)(nil),         // 11: errand.v1.StopAttempt
 	(*Registered)(nil),          // 12: errand.v1.Registered
-	(*Assignment)(nil),          // 13: errand.v1.Assignment
-	(*Ack)(nil),                 // 14: errand.v1.Ack
-	(*StopAttempt)(nil),         // 15: errand.v1.StopAttempt
-	(*HeartbeatAck)(nil),        // 16: errand.v1.HeartbeatAck
-	(*WorkResponse)(nil),        // 17: errand.v1.WorkResponse
-	(*PollRequest)(nil),         // 18: errand.v1.PollRequest
-	(*PollResponse)(nil),        // 19: errand.v1.PollResponse
-	(*ReportRequest)(nil),       // 20: errand.v1.ReportRequest
-	(*ReportResponse)(nil),      // 21: errand.v1.ReportResponse
-	nil,                         // 22: errand.v1.Register.LabelsEntry
-	(*Finished_Result)(nil),     // 23: errand.v1.Finished.Result
-	nil,                         // 24: errand.v1.Assignment.LabelsEntry
-	(*Requirements)(nil),        // 25: errand.v1.Requirements
-	(*durationpb.Duration)(nil), // 26: google.protobuf.Duration
+	(*HeartbeatAck)(nil),        // 13: errand.v1.HeartbeatAck
+	(*Finished)(nil),            // 14: errand.v1.Finished
+	(*Token)(nil),               // 15: errand.v1.Token
+	(*Progress)(nil),            // 16: errand.v1.Progress
+	(*Checkpoint)(nil),          // 17: errand.v1.Checkpoint
+	(*Ack)(nil),                 // 18: errand.v1.Ack
+	(TaskState)(0),              // 19: errand.v1.TaskState
+	(*Result)(nil),              // 20: errand.v1.Result
+	(*Failure)(nil),             // 21: errand.v1.Failure
+	(*WorkRequest)(nil),         // 22: errand.v1.WorkRequest
+	(*WorkResponse)(nil),        // 23: errand.v1.WorkResponse
 }
 var file_errand_v1_worker_service_proto_depIdxs = []int32{
-	3,  // 0: errand.v1.Register.kinds:type_name -> errand.v1.KindSlots
-	2,  // 1: errand.v1.Register.holds:type_name -> errand.v1.Token
-	22, // 2: errand.v1.Register.labels:type_name -> errand.v1.Register.LabelsEntry
-	25, // 3: errand.v1.Register.capacity:type_name -> errand.v1.Requirements
-	2,  // 4: errand.v1.Finished.token:type_name -> errand.v1.Token
-	23, // 5: errand.v1.Finished.succeeded:type_name -> errand.v1.Finished.Result
-	6,  // 6: errand.v1.Finished.failed:type_name -> errand.v1.AttemptFailure
-	7,  // 7: errand.v1.Finished.stopped:type_name -> errand.v1.Stopped
-	8,  // 8: errand.v1.Finished.handed_back:type_name -> errand.v1.HandedBack
-	9,  // 9: errand.v1.Finished.snoozed:type_name -> errand.v1.Snoozed
-	26, // 10: errand.v1.AttemptFailure.retry_after:type_name -> google.protobuf.Duration
-	26, // 11: errand.v1.Snoozed.delay:type_name -> google.protobuf.Duration
-	4,  // 12: errand.v1.WorkRequest.register:type_name -> errand.v1.Register
-	2,  // 13: errand.v1.WorkRequest.accepted:type_name -> errand.v1.Token
-	5,  // 14: errand.v1.WorkRequest.finished:type_name -> errand.v1.Finished
-	10, // 15: errand.v1.WorkRequest.heartbeat:type_name -> errand.v1.Heartbeat
-	26, // 16: errand.v1.Registered.lease:type_name -> google.protobuf.Duration
-	26, // 17: errand.v1.Registered.heartbeat:type_name -> google.protobuf.Duration
-	2,  // 18: errand.v1.Assignment.token:type_name -> errand.v1.Token
-	26, // 19: errand.v1.Assignment.timeout:type_name -> google.protobuf.Duration
-	24, // 20: errand.v1.Assignment.labels:type_name -> errand.v1.Assignment.LabelsEntry
-	2,  // 21: errand.v1.Ack.token:type_name -> errand.v1.Token
-	0,  // 22: errand.v1.Ack.answer:type_name -> errand.v1.AckAnswer
-	2,  // 23: errand.v1.StopAttempt.token:type_name -> errand.v1.Token
-	1,  // 24: errand.v1.StopAttempt.cause:type_name -> errand.v1.StopCause
-	26, // 25: errand.v1.HeartbeatAck.exclusive_grant:type_name -> google.protobuf.Duration
-	12, // 26: errand.v1.WorkResponse.registered:type_name -> errand.v1.Registered
-	13, // 27: errand.v1.WorkResponse.assign:type_name -> errand.v1.Assignment
-	14, // 28: errand.v1.WorkResponse.acks:type_name -> errand.v1.Ack
-	15, // 29: errand.v1.WorkResponse.stops:type_name -> errand.v1.StopAttempt
-	16, // 30: errand.v1.WorkResponse.heartbeat_ack:type_name -> errand.v1.HeartbeatAck
-	4,  // 31: errand.v1.PollRequest.register:type_name -> errand.v1.Register
-	26, // 32: errand.v1.PollRequest.wait:type_name -> google.protobuf.Duration
-	13, // 33: errand.v1.PollResponse.assign:type_name -> errand.v1.Assignment
-	15, // 34: errand.v1.PollResponse.stops:type_name -> errand.v1.StopAttempt
-	26, // 35: errand.v1.PollResponse.lease:type_name -> google.protobuf.Duration
-	5,  // 36: errand.v1.ReportRequest.finished:type_name -> errand.v1.Finished
-	14, // 37: errand.v1.ReportResponse.acks:type_name -> errand.v1.Ack
-	11, // 38: errand.v1.WorkerService.Work:input_type -> errand.v1.WorkRequest
-	18, // 39: errand.v1.WorkerService.Poll:input_type -> errand.v1.PollRequest
-	20, // 40: errand.v1.WorkerService.Report:input_type -> errand.v1.ReportRequest
-	17, // 41: errand.v1.WorkerService.Work:output_type -> errand.v1.WorkResponse
-	19, // 42: errand.v1.WorkerService.Poll:output_type -> errand.v1.PollResponse
-	21, // 43: errand.v1.WorkerService.Report:output_type -> errand.v1.ReportResponse
-	41, // [41:44] is the sub-list for method output_type
-	38, // [38:41] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	7,  // 0: errand.v1.PollRequest.register:type_name -> errand.v1.Register
+	8,  // 1: errand.v1.PollRequest.wait:type_name -> google.protobuf.Duration
+	9,  // 2: errand.v1.PollRequest.heartbeat:type_name -> errand.v1.Heartbeat
+	10, // 3: errand.v1.PollResponse.assign:type_name -> errand.v1.Assignment
+	11, // 4: errand.v1.PollResponse.stops:type_name -> errand.v1.StopAttempt
+	12, // 5: errand.v1.PollResponse.registered:type_name -> errand.v1.Registered
+	13, // 6: errand.v1.PollResponse.heartbeat_ack:type_name -> errand.v1.HeartbeatAck
+	14, // 7: errand.v1.ReportRequest.finished:type_name -> errand.v1.Finished
+	15, // 8: errand.v1.ReportRequest.accepted:type_name -> errand.v1.Token
+	16, // 9: errand.v1.ReportRequest.progress:type_name -> errand.v1.Progress
+	17, // 10: errand.v1.ReportRequest.checkpoints:type_name -> errand.v1.Checkpoint
+	9,  // 11: errand.v1.ReportRequest.heartbeat:type_name -> errand.v1.Heartbeat
+	18, // 12: errand.v1.ReportResponse.acks:type_name -> errand.v1.Ack
+	11, // 13: errand.v1.ReportResponse.stops:type_name -> errand.v1.StopAttempt
+	13, // 14: errand.v1.ReportResponse.heartbeat_ack:type_name -> errand.v1.HeartbeatAck
+	15, // 15: errand.v1.ReadParentsRequest.token:type_name -> errand.v1.Token
+	19, // 16: errand.v1.ParentResult.state:type_name -> errand.v1.TaskState
+	20, // 17: errand.v1.ParentResult.result:type_name -> errand.v1.Result
+	21, // 18: errand.v1.ParentResult.failure:type_name -> errand.v1.Failure
+	5,  // 19: errand.v1.ReadParentsResponse.parents:type_name -> errand.v1.ParentResult
+	22, // 20: errand.v1.WorkerService.Work:input_type -> errand.v1.WorkRequest
+	0,  // 21: errand.v1.WorkerService.Poll:input_type -> errand.v1.PollRequest
+	2,  // 22: errand.v1.WorkerService.Report:input_type -> errand.v1.ReportRequest
+	4,  // 23: errand.v1.WorkerService.ReadParents:input_type -> errand.v1.ReadParentsRequest
+	23, // 24: errand.v1.WorkerService.Work:output_type -> errand.v1.WorkResponse
+	1,  // 25: errand.v1.WorkerService.Poll:output_type -> errand.v1.PollResponse
+	3,  // 26: errand.v1.WorkerService.Report:output_type -> errand.v1.ReportResponse
+	6,  // 27: errand.v1.WorkerService.ReadParents:output_type -> errand.v1.ReadParentsResponse
+	24, // [24:28] is the sub-list for method output_type
+	20, // [20:24] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_errand_v1_worker_service_proto_init() }
@@ -1869,27 +675,22 @@ func file_errand_v1_worker_service_proto_init() {
 	if File_errand_v1_worker_service_proto != nil {
 		return
 	}
+	file_errand_v1_outcome_proto_init()
 	file_errand_v1_task_proto_init()
-	file_errand_v1_worker_service_proto_msgTypes[3].OneofWrappers = []any{
-		(*Finished_Succeeded)(nil),
-		(*Finished_Failed)(nil),
-		(*Finished_Stopped)(nil),
-		(*Finished_HandedBack)(nil),
-		(*Finished_Snoozed)(nil),
-	}
+	file_errand_v1_work_request_proto_init()
+	file_errand_v1_work_response_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_errand_v1_worker_service_proto_rawDesc), len(file_errand_v1_worker_service_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   23,
+			NumEnums:      0,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_errand_v1_worker_service_proto_goTypes,
 		DependencyIndexes: file_errand_v1_worker_service_proto_depIdxs,
-		EnumInfos:         file_errand_v1_worker_service_proto_enumTypes,
 		MessageInfos:      file_errand_v1_worker_service_proto_msgTypes,
 	}.Build()
 	File_errand_v1_worker_service_proto = out.File

@@ -26,7 +26,7 @@ const (
 // KindRoom is a kind and how many attempts of it could start.
 type KindRoom struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The kind.
+	// The kind, 1 to 63 bytes.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// How many.
 	Slots         int32 `protobuf:"varint,2,opt,name=slots,proto3" json:"slots,omitempty"`
@@ -81,10 +81,12 @@ func (x *KindRoom) GetSlots() int32 {
 // LendRequest says what the caller has room for.
 type LendRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Room by kind. At most 1000.
+	// Room by kind, each once. At most 1000.
 	Room []*KindRoom `protobuf:"bytes,1,rep,name=room,proto3" json:"room,omitempty"`
-	// Most rows. At most 200.
-	Limit         int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Most rows. At most 200; 0 asks for none.
+	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// The session of the instance that calls, 16 bytes; empty when an older version calls.
+	Session       []byte `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -133,6 +135,13 @@ func (x *LendRequest) GetLimit() int32 {
 	return 0
 }
 
+func (x *LendRequest) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
 // Row is a waiting row.
 type Row struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -144,9 +153,9 @@ type Row struct {
 	Tenant string `protobuf:"bytes,3,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// Its kind.
 	Kind string `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Its tier, as stored.
+	// Its tier, as stored: 1 urgent, 2 standard, 3 deferrable.
 	Tier int32 `protobuf:"varint,5,opt,name=tier,proto3" json:"tier,omitempty"`
-	// Its class.
+	// Its class, the whole hash.
 	Class uint64 `protobuf:"fixed64,6,opt,name=class,proto3" json:"class,omitempty"`
 	// By when it should start.
 	Due *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=due,proto3" json:"due,omitempty"`
@@ -155,7 +164,9 @@ type Row struct {
 	// Bytes of its payload.
 	PayloadSize int32 `protobuf:"varint,9,opt,name=payload_size,json=payloadSize,proto3" json:"payload_size,omitempty"`
 	// It was running when a worker was lost.
-	Suspect       bool `protobuf:"varint,10,opt,name=suspect,proto3" json:"suspect,omitempty"`
+	Suspect bool `protobuf:"varint,10,opt,name=suspect,proto3" json:"suspect,omitempty"`
+	// Its home region; empty for the region of both instances.
+	Region        string `protobuf:"bytes,11,opt,name=region,proto3" json:"region,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -260,6 +271,13 @@ func (x *Row) GetSuspect() bool {
 	return false
 }
 
+func (x *Row) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
 // LendResponse hands rows over; the asked instance has forgotten them.
 type LendResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -314,7 +332,11 @@ type CancelRequest struct {
 	// The attempt's number.
 	Attempt int64 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// The worker instance.
-	Worker        []byte `protobuf:"bytes,3,opt,name=worker,proto3" json:"worker,omitempty"`
+	Worker []byte `protobuf:"bytes,3,opt,name=worker,proto3" json:"worker,omitempty"`
+	// The session of the instance that calls, 16 bytes; empty when an older version calls.
+	Session []byte `protobuf:"bytes,4,opt,name=session,proto3" json:"session,omitempty"`
+	// The task's home region; empty for the region of both instances.
+	Region        string `protobuf:"bytes,5,opt,name=region,proto3" json:"region,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -370,6 +392,20 @@ func (x *CancelRequest) GetWorker() []byte {
 	return nil
 }
 
+func (x *CancelRequest) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *CancelRequest) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
 // CancelResponse is empty: the wish is in the store already.
 type CancelResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -410,8 +446,10 @@ func (*CancelResponse) Descriptor() ([]byte, []int) {
 // WatchRequest names tasks.
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Ids. 1 to 1000.
-	Ids           [][]byte `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
+	// Ids, 1 to 1000.
+	Ids [][]byte `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
+	// The session of the instance that calls, 16 bytes; empty when an older version calls.
+	Session       []byte `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -453,10 +491,17 @@ func (x *WatchRequest) GetIds() [][]byte {
 	return nil
 }
 
-// WatchResponse names those that have ended; may be empty.
+func (x *WatchRequest) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+// WatchResponse names those that have ended.
 type WatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Ids.
+	// Ids; empty when the time was up.
 	Ended         [][]byte `protobuf:"bytes,1,rep,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -503,7 +548,12 @@ func (x *WatchResponse) GetEnded() [][]byte {
 type HintRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Kinds of rows that wait at the caller without a worker. At most 1000.
-	StarvedKinds  []string `protobuf:"bytes,1,rep,name=starved_kinds,json=starvedKinds,proto3" json:"starved_kinds,omitempty"`
+	StarvedKinds []string `protobuf:"bytes,1,rep,name=starved_kinds,json=starvedKinds,proto3" json:"starved_kinds,omitempty"`
+	// The session of the instance that calls, 16 bytes; empty when an older version calls.
+	Session []byte `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	// Shards of the region in which new ready rows stand that their owner has not seen, for instance from SubmitTx. At most 256.
+	// Not sent in this release.
+	FreshShards   []int32 `protobuf:"varint,3,rep,packed,name=fresh_shards,json=freshShards,proto3" json:"fresh_shards,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -541,6 +591,20 @@ func (*HintRequest) Descriptor() ([]byte, []int) {
 func (x *HintRequest) GetStarvedKinds() []string {
 	if x != nil {
 		return x.StarvedKinds
+	}
+	return nil
+}
+
+func (x *HintRequest) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *HintRequest) GetFreshShards() []int32 {
+	if x != nil {
+		return x.FreshShards
 	}
 	return nil
 }
@@ -589,11 +653,13 @@ const file_errand_peer_v1_peer_proto_rawDesc = "" +
 	"\x19errand/peer/v1/peer.proto\x12\x0eerrand.peer.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"H\n" +
 	"\bKindRoom\x12\x1d\n" +
 	"\x04kind\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(?R\x04kind\x12\x1d\n" +
-	"\x05slots\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05slots\"h\n" +
+	"\x05slots\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05slots\"\x8e\x01\n" +
 	"\vLendRequest\x127\n" +
 	"\x04room\x18\x01 \x03(\v2\x18.errand.peer.v1.KindRoomB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x04room\x12 \n" +
 	"\x05limit\x18\x02 \x01(\x05B\n" +
-	"\xbaH\a\x1a\x05\x18\xc8\x01(\x00R\x05limit\"\xb0\x02\n" +
+	"\xbaH\a\x1a\x05\x18\xc8\x01(\x00R\x05limit\x12$\n" +
+	"\asession\x18\x03 \x01(\fB\n" +
+	"\xbaH\a\xd8\x01\x01z\x02h\x10R\asession\"\xc8\x02\n" +
 	"\x03Row\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\fB\a\xbaH\x04z\x02h\x10R\x02id\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x03R\aattempt\x12\x16\n" +
@@ -605,20 +671,29 @@ const file_errand_peer_v1_peer_proto_rawDesc = "" +
 	"\bstart_by\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\astartBy\x12!\n" +
 	"\fpayload_size\x18\t \x01(\x05R\vpayloadSize\x12\x18\n" +
 	"\asuspect\x18\n" +
-	" \x01(\bR\asuspect\"7\n" +
+	" \x01(\bR\asuspect\x12\x16\n" +
+	"\x06region\x18\v \x01(\tR\x06region\"7\n" +
 	"\fLendResponse\x12'\n" +
-	"\x04rows\x18\x01 \x03(\v2\x13.errand.peer.v1.RowR\x04rows\"c\n" +
+	"\x04rows\x18\x01 \x03(\v2\x13.errand.peer.v1.RowR\x04rows\"\xaa\x01\n" +
 	"\rCancelRequest\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\fB\a\xbaH\x04z\x02h\x10R\x02id\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x03R\aattempt\x12\x1f\n" +
-	"\x06worker\x18\x03 \x01(\fB\a\xbaH\x04z\x02h\x10R\x06worker\"\x10\n" +
-	"\x0eCancelResponse\"3\n" +
+	"\x06worker\x18\x03 \x01(\fB\a\xbaH\x04z\x02h\x10R\x06worker\x12$\n" +
+	"\asession\x18\x04 \x01(\fB\n" +
+	"\xbaH\a\xd8\x01\x01z\x02h\x10R\asession\x12\x1f\n" +
+	"\x06region\x18\x05 \x01(\tB\a\xbaH\x04r\x02(?R\x06region\"\x10\n" +
+	"\x0eCancelResponse\"Y\n" +
 	"\fWatchRequest\x12#\n" +
-	"\x03ids\x18\x01 \x03(\fB\x11\xbaH\x0e\x92\x01\v\b\x01\x10\xe8\a\"\x04z\x02h\x10R\x03ids\"%\n" +
+	"\x03ids\x18\x01 \x03(\fB\x11\xbaH\x0e\x92\x01\v\b\x01\x10\xe8\a\"\x04z\x02h\x10R\x03ids\x12$\n" +
+	"\asession\x18\x02 \x01(\fB\n" +
+	"\xbaH\a\xd8\x01\x01z\x02h\x10R\asession\"%\n" +
 	"\rWatchResponse\x12\x14\n" +
-	"\x05ended\x18\x01 \x03(\fR\x05ended\"=\n" +
+	"\x05ended\x18\x01 \x03(\fR\x05ended\"\x9a\x01\n" +
 	"\vHintRequest\x12.\n" +
-	"\rstarved_kinds\x18\x01 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\fstarvedKinds\"\x0e\n" +
+	"\rstarved_kinds\x18\x01 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\fstarvedKinds\x12$\n" +
+	"\asession\x18\x02 \x01(\fB\n" +
+	"\xbaH\a\xd8\x01\x01z\x02h\x10R\asession\x125\n" +
+	"\ffresh_shards\x18\x03 \x03(\x05B\x12\xbaH\x0f\x92\x01\f\x10\x80\x02\"\a\x1a\x05\x18\xff\x01(\x00R\vfreshShards\"\x0e\n" +
 	"\fHintResponse2\xa2\x02\n" +
 	"\vPeerService\x12A\n" +
 	"\x04Lend\x12\x1b.errand.peer.v1.LendRequest\x1a\x1c.errand.peer.v1.LendResponse\x12G\n" +

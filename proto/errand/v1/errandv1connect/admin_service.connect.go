@@ -39,16 +39,27 @@ const (
 	// AdminServiceUpdateTenantProcedure is the fully-qualified name of the AdminService's UpdateTenant
 	// RPC.
 	AdminServiceUpdateTenantProcedure = "/errand.v1.AdminService/UpdateTenant"
+	// AdminServiceGetTenantProcedure is the fully-qualified name of the AdminService's GetTenant RPC.
+	AdminServiceGetTenantProcedure = "/errand.v1.AdminService/GetTenant"
 	// AdminServiceListTenantsProcedure is the fully-qualified name of the AdminService's ListTenants
 	// RPC.
 	AdminServiceListTenantsProcedure = "/errand.v1.AdminService/ListTenants"
 	// AdminServicePauseTenantProcedure is the fully-qualified name of the AdminService's PauseTenant
 	// RPC.
 	AdminServicePauseTenantProcedure = "/errand.v1.AdminService/PauseTenant"
+	// AdminServiceResumeTenantProcedure is the fully-qualified name of the AdminService's ResumeTenant
+	// RPC.
+	AdminServiceResumeTenantProcedure = "/errand.v1.AdminService/ResumeTenant"
 	// AdminServicePutKindProcedure is the fully-qualified name of the AdminService's PutKind RPC.
 	AdminServicePutKindProcedure = "/errand.v1.AdminService/PutKind"
+	// AdminServiceGetKindProcedure is the fully-qualified name of the AdminService's GetKind RPC.
+	AdminServiceGetKindProcedure = "/errand.v1.AdminService/GetKind"
 	// AdminServiceListKindsProcedure is the fully-qualified name of the AdminService's ListKinds RPC.
 	AdminServiceListKindsProcedure = "/errand.v1.AdminService/ListKinds"
+	// AdminServicePauseKindProcedure is the fully-qualified name of the AdminService's PauseKind RPC.
+	AdminServicePauseKindProcedure = "/errand.v1.AdminService/PauseKind"
+	// AdminServiceResumeKindProcedure is the fully-qualified name of the AdminService's ResumeKind RPC.
+	AdminServiceResumeKindProcedure = "/errand.v1.AdminService/ResumeKind"
 	// AdminServiceCreateKeyProcedure is the fully-qualified name of the AdminService's CreateKey RPC.
 	AdminServiceCreateKeyProcedure = "/errand.v1.AdminService/CreateKey"
 	// AdminServiceListKeysProcedure is the fully-qualified name of the AdminService's ListKeys RPC.
@@ -57,6 +68,9 @@ const (
 	AdminServiceRevokeKeyProcedure = "/errand.v1.AdminService/RevokeKey"
 	// AdminServicePutLimitProcedure is the fully-qualified name of the AdminService's PutLimit RPC.
 	AdminServicePutLimitProcedure = "/errand.v1.AdminService/PutLimit"
+	// AdminServiceDeleteLimitProcedure is the fully-qualified name of the AdminService's DeleteLimit
+	// RPC.
+	AdminServiceDeleteLimitProcedure = "/errand.v1.AdminService/DeleteLimit"
 	// AdminServiceListLimitsProcedure is the fully-qualified name of the AdminService's ListLimits RPC.
 	AdminServiceListLimitsProcedure = "/errand.v1.AdminService/ListLimits"
 	// AdminServiceListRegionsProcedure is the fully-qualified name of the AdminService's ListRegions
@@ -65,12 +79,24 @@ const (
 	// AdminServiceDrainRegionProcedure is the fully-qualified name of the AdminService's DrainRegion
 	// RPC.
 	AdminServiceDrainRegionProcedure = "/errand.v1.AdminService/DrainRegion"
+	// AdminServiceResumeRegionProcedure is the fully-qualified name of the AdminService's ResumeRegion
+	// RPC.
+	AdminServiceResumeRegionProcedure = "/errand.v1.AdminService/ResumeRegion"
 	// AdminServiceListWorkersProcedure is the fully-qualified name of the AdminService's ListWorkers
 	// RPC.
 	AdminServiceListWorkersProcedure = "/errand.v1.AdminService/ListWorkers"
 	// AdminServiceDrainWorkerProcedure is the fully-qualified name of the AdminService's DrainWorker
 	// RPC.
 	AdminServiceDrainWorkerProcedure = "/errand.v1.AdminService/DrainWorker"
+	// AdminServiceCordonWorkerProcedure is the fully-qualified name of the AdminService's CordonWorker
+	// RPC.
+	AdminServiceCordonWorkerProcedure = "/errand.v1.AdminService/CordonWorker"
+	// AdminServiceUncordonWorkerProcedure is the fully-qualified name of the AdminService's
+	// UncordonWorker RPC.
+	AdminServiceUncordonWorkerProcedure = "/errand.v1.AdminService/UncordonWorker"
+	// AdminServiceLabelWorkerProcedure is the fully-qualified name of the AdminService's LabelWorker
+	// RPC.
+	AdminServiceLabelWorkerProcedure = "/errand.v1.AdminService/LabelWorker"
 	// AdminServiceAuditProcedure is the fully-qualified name of the AdminService's Audit RPC.
 	AdminServiceAuditProcedure = "/errand.v1.AdminService/Audit"
 )
@@ -81,32 +107,52 @@ type AdminServiceClient interface {
 	CreateTenant(context.Context, *v1.CreateTenantRequest) (*v1.CreateTenantResponse, error)
 	// UpdateTenant changes a tenant.
 	UpdateTenant(context.Context, *v1.UpdateTenantRequest) (*v1.UpdateTenantResponse, error)
+	// GetTenant returns a tenant. NOT_YET_AVAILABLE in this release.
+	GetTenant(context.Context, *v1.GetTenantRequest) (*v1.GetTenantResponse, error)
 	// ListTenants returns tenants by name, in pages.
 	ListTenants(context.Context, *v1.ListTenantsRequest) (*v1.ListTenantsResponse, error)
-	// PauseTenant stops or resumes starting a tenant's tasks. NOT_YET_AVAILABLE in this release.
+	// PauseTenant stops starting a tenant's tasks; what runs goes on. NOT_YET_AVAILABLE in this release.
 	PauseTenant(context.Context, *v1.PauseTenantRequest) (*v1.PauseTenantResponse, error)
-	// PutKind sets the defaults of a kind, or pauses it. NOT_YET_AVAILABLE in this release.
+	// ResumeTenant starts a tenant's tasks again. NOT_YET_AVAILABLE in this release.
+	ResumeTenant(context.Context, *v1.ResumeTenantRequest) (*v1.ResumeTenantResponse, error)
+	// PutKind sets the defaults of a kind. NOT_YET_AVAILABLE in this release.
 	PutKind(context.Context, *v1.PutKindRequest) (*v1.PutKindResponse, error)
-	// ListKinds returns the kinds of a tenant. NOT_YET_AVAILABLE in this release.
+	// GetKind returns a kind. NOT_YET_AVAILABLE in this release.
+	GetKind(context.Context, *v1.GetKindRequest) (*v1.GetKindResponse, error)
+	// ListKinds returns the kinds of a tenant by name, in pages. NOT_YET_AVAILABLE in this release.
 	ListKinds(context.Context, *v1.ListKindsRequest) (*v1.ListKindsResponse, error)
+	// PauseKind stops starting the tasks of a kind; what runs goes on. NOT_YET_AVAILABLE in this release.
+	PauseKind(context.Context, *v1.PauseKindRequest) (*v1.PauseKindResponse, error)
+	// ResumeKind starts the tasks of a kind again. NOT_YET_AVAILABLE in this release.
+	ResumeKind(context.Context, *v1.ResumeKindRequest) (*v1.ResumeKindResponse, error)
 	// CreateKey makes an API key; its secret is shown this once.
 	CreateKey(context.Context, *v1.CreateKeyRequest) (*v1.CreateKeyResponse, error)
-	// ListKeys returns keys without their secrets.
+	// ListKeys returns keys without their secrets, in pages.
 	ListKeys(context.Context, *v1.ListKeysRequest) (*v1.ListKeysResponse, error)
-	// RevokeKey ends a key.
+	// RevokeKey ends a key; it works no longer than 5 s after.
 	RevokeKey(context.Context, *v1.RevokeKeyRequest) (*v1.RevokeKeyResponse, error)
 	// PutLimit sets a named limit. NOT_YET_AVAILABLE in this release.
 	PutLimit(context.Context, *v1.PutLimitRequest) (*v1.PutLimitResponse, error)
-	// ListLimits returns the named limits of a tenant. NOT_YET_AVAILABLE in this release.
+	// DeleteLimit removes a named limit: its name caps nothing any more. NOT_YET_AVAILABLE in this release.
+	DeleteLimit(context.Context, *v1.DeleteLimitRequest) (*v1.DeleteLimitResponse, error)
+	// ListLimits returns the named limits of a tenant by name, in pages. NOT_YET_AVAILABLE in this release.
 	ListLimits(context.Context, *v1.ListLimitsRequest) (*v1.ListLimitsResponse, error)
-	// ListRegions returns the regions. NOT_YET_AVAILABLE in this release.
+	// ListRegions returns the regions by name, in pages. NOT_YET_AVAILABLE in this release.
 	ListRegions(context.Context, *v1.ListRegionsRequest) (*v1.ListRegionsResponse, error)
-	// DrainRegion drains or resumes a region. NOT_YET_AVAILABLE in this release.
+	// DrainRegion stops new starts in a region and lets others serve its tasks. NOT_YET_AVAILABLE in this release.
 	DrainRegion(context.Context, *v1.DrainRegionRequest) (*v1.DrainRegionResponse, error)
+	// ResumeRegion takes a drain back. NOT_YET_AVAILABLE in this release.
+	ResumeRegion(context.Context, *v1.ResumeRegionRequest) (*v1.ResumeRegionResponse, error)
 	// ListWorkers returns the workers connected to the instance that answers.
 	ListWorkers(context.Context, *v1.ListWorkersRequest) (*v1.ListWorkersResponse, error)
 	// DrainWorker lets a worker finish what it runs and gives it no more.
 	DrainWorker(context.Context, *v1.DrainWorkerRequest) (*v1.DrainWorkerResponse, error)
+	// CordonWorker gives a worker no more work until it is uncordoned; the worker itself is not told. NOT_YET_AVAILABLE in this release.
+	CordonWorker(context.Context, *v1.CordonWorkerRequest) (*v1.CordonWorkerResponse, error)
+	// UncordonWorker gives a worker work again. NOT_YET_AVAILABLE in this release.
+	UncordonWorker(context.Context, *v1.UncordonWorkerRequest) (*v1.UncordonWorkerResponse, error)
+	// LabelWorker changes a worker's labels. NOT_YET_AVAILABLE in this release.
+	LabelWorker(context.Context, *v1.LabelWorkerRequest) (*v1.LabelWorkerResponse, error)
 	// Audit proves on the live system that nothing is lost (P2) and nothing is stuck (P3).
 	Audit(context.Context, *v1.AuditRequest) (*v1.AuditResponse, error)
 }
@@ -134,6 +180,13 @@ func NewAdminServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(adminServiceMethods.ByName("UpdateTenant")),
 			connect.WithClientOptions(opts...),
 		),
+		getTenant: connect.NewClient[v1.GetTenantRequest, v1.GetTenantResponse](
+			httpClient,
+			baseURL+AdminServiceGetTenantProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("GetTenant")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 		listTenants: connect.NewClient[v1.ListTenantsRequest, v1.ListTenantsResponse](
 			httpClient,
 			baseURL+AdminServiceListTenantsProcedure,
@@ -147,10 +200,23 @@ func NewAdminServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(adminServiceMethods.ByName("PauseTenant")),
 			connect.WithClientOptions(opts...),
 		),
+		resumeTenant: connect.NewClient[v1.ResumeTenantRequest, v1.ResumeTenantResponse](
+			httpClient,
+			baseURL+AdminServiceResumeTenantProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("ResumeTenant")),
+			connect.WithClientOptions(opts...),
+		),
 		putKind: connect.NewClient[v1.PutKindRequest, v1.PutKindResponse](
 			httpClient,
 			baseURL+AdminServicePutKindProcedure,
 			connect.WithSchema(adminServiceMethods.ByName("PutKind")),
+			connect.WithClientOptions(opts...),
+		),
+		getKind: connect.NewClient[v1.GetKindRequest, v1.GetKindResponse](
+			httpClient,
+			baseURL+AdminServiceGetKindProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("GetKind")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		listKinds: connect.NewClient[v1.ListKindsRequest, v1.ListKindsResponse](
@@ -158,6 +224,18 @@ func NewAdminServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			baseURL+AdminServiceListKindsProcedure,
 			connect.WithSchema(adminServiceMethods.ByName("ListKinds")),
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		pauseKind: connect.NewClient[v1.PauseKindRequest, v1.PauseKindResponse](
+			httpClient,
+			baseURL+AdminServicePauseKindProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("PauseKind")),
+			connect.WithClientOptions(opts...),
+		),
+		resumeKind: connect.NewClient[v1.ResumeKindRequest, v1.ResumeKindResponse](
+			httpClient,
+			baseURL+AdminServiceResumeKindProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("ResumeKind")),
 			connect.WithClientOptions(opts...),
 		),
 		createKey: connect.NewClient[v1.CreateKeyRequest, v1.CreateKeyResponse](
@@ -185,6 +263,12 @@ func NewAdminServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(adminServiceMethods.ByName("PutLimit")),
 			connect.WithClientOptions(opts...),
 		),
+		deleteLimit: connect.NewClient[v1.DeleteLimitRequest, v1.DeleteLimitResponse](
+			httpClient,
+			baseURL+AdminServiceDeleteLimitProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("DeleteLimit")),
+			connect.WithClientOptions(opts...),
+		),
 		listLimits: connect.NewClient[v1.ListLimitsRequest, v1.ListLimitsResponse](
 			httpClient,
 			baseURL+AdminServiceListLimitsProcedure,
@@ -205,6 +289,12 @@ func NewAdminServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(adminServiceMethods.ByName("DrainRegion")),
 			connect.WithClientOptions(opts...),
 		),
+		resumeRegion: connect.NewClient[v1.ResumeRegionRequest, v1.ResumeRegionResponse](
+			httpClient,
+			baseURL+AdminServiceResumeRegionProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("ResumeRegion")),
+			connect.WithClientOptions(opts...),
+		),
 		listWorkers: connect.NewClient[v1.ListWorkersRequest, v1.ListWorkersResponse](
 			httpClient,
 			baseURL+AdminServiceListWorkersProcedure,
@@ -216,6 +306,24 @@ func NewAdminServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+AdminServiceDrainWorkerProcedure,
 			connect.WithSchema(adminServiceMethods.ByName("DrainWorker")),
+			connect.WithClientOptions(opts...),
+		),
+		cordonWorker: connect.NewClient[v1.CordonWorkerRequest, v1.CordonWorkerResponse](
+			httpClient,
+			baseURL+AdminServiceCordonWorkerProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("CordonWorker")),
+			connect.WithClientOptions(opts...),
+		),
+		uncordonWorker: connect.NewClient[v1.UncordonWorkerRequest, v1.UncordonWorkerResponse](
+			httpClient,
+			baseURL+AdminServiceUncordonWorkerProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("UncordonWorker")),
+			connect.WithClientOptions(opts...),
+		),
+		labelWorker: connect.NewClient[v1.LabelWorkerRequest, v1.LabelWorkerResponse](
+			httpClient,
+			baseURL+AdminServiceLabelWorkerProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("LabelWorker")),
 			connect.WithClientOptions(opts...),
 		),
 		audit: connect.NewClient[v1.AuditRequest, v1.AuditResponse](
@@ -230,22 +338,32 @@ func NewAdminServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 
 // adminServiceClient implements AdminServiceClient.
 type adminServiceClient struct {
-	createTenant *connect.Client[v1.CreateTenantRequest, v1.CreateTenantResponse]
-	updateTenant *connect.Client[v1.UpdateTenantRequest, v1.UpdateTenantResponse]
-	listTenants  *connect.Client[v1.ListTenantsRequest, v1.ListTenantsResponse]
-	pauseTenant  *connect.Client[v1.PauseTenantRequest, v1.PauseTenantResponse]
-	putKind      *connect.Client[v1.PutKindRequest, v1.PutKindResponse]
-	listKinds    *connect.Client[v1.ListKindsRequest, v1.ListKindsResponse]
-	createKey    *connect.Client[v1.CreateKeyRequest, v1.CreateKeyResponse]
-	listKeys     *connect.Client[v1.ListKeysRequest, v1.ListKeysResponse]
-	revokeKey    *connect.Client[v1.RevokeKeyRequest, v1.RevokeKeyResponse]
-	putLimit     *connect.Client[v1.PutLimitRequest, v1.PutLimitResponse]
-	listLimits   *connect.Client[v1.ListLimitsRequest, v1.ListLimitsResponse]
-	listRegions  *connect.Client[v1.ListRegionsRequest, v1.ListRegionsResponse]
-	drainRegion  *connect.Client[v1.DrainRegionRequest, v1.DrainRegionResponse]
-	listWorkers  *connect.Client[v1.ListWorkersRequest, v1.ListWorkersResponse]
-	drainWorker  *connect.Client[v1.DrainWorkerRequest, v1.DrainWorkerResponse]
-	audit        *connect.Client[v1.AuditRequest, v1.AuditResponse]
+	createTenant   *connect.Client[v1.CreateTenantRequest, v1.CreateTenantResponse]
+	updateTenant   *connect.Client[v1.UpdateTenantRequest, v1.UpdateTenantResponse]
+	getTenant      *connect.Client[v1.GetTenantRequest, v1.GetTenantResponse]
+	listTenants    *connect.Client[v1.ListTenantsRequest, v1.ListTenantsResponse]
+	pauseTenant    *connect.Client[v1.PauseTenantRequest, v1.PauseTenantResponse]
+	resumeTenant   *connect.Client[v1.ResumeTenantRequest, v1.ResumeTenantResponse]
+	putKind        *connect.Client[v1.PutKindRequest, v1.PutKindResponse]
+	getKind        *connect.Client[v1.GetKindRequest, v1.GetKindResponse]
+	listKinds      *connect.Client[v1.ListKindsRequest, v1.ListKindsResponse]
+	pauseKind      *connect.Client[v1.PauseKindRequest, v1.PauseKindResponse]
+	resumeKind     *connect.Client[v1.ResumeKindRequest, v1.ResumeKindResponse]
+	createKey      *connect.Client[v1.CreateKeyRequest, v1.CreateKeyResponse]
+	listKeys       *connect.Client[v1.ListKeysRequest, v1.ListKeysResponse]
+	revokeKey      *connect.Client[v1.RevokeKeyRequest, v1.RevokeKeyResponse]
+	putLimit       *connect.Client[v1.PutLimitRequest, v1.PutLimitResponse]
+	deleteLimit    *connect.Client[v1.DeleteLimitRequest, v1.DeleteLimitResponse]
+	listLimits     *connect.Client[v1.ListLimitsRequest, v1.ListLimitsResponse]
+	listRegions    *connect.Client[v1.ListRegionsRequest, v1.ListRegionsResponse]
+	drainRegion    *connect.Client[v1.DrainRegionRequest, v1.DrainRegionResponse]
+	resumeRegion   *connect.Client[v1.ResumeRegionRequest, v1.ResumeRegionResponse]
+	listWorkers    *connect.Client[v1.ListWorkersRequest, v1.ListWorkersResponse]
+	drainWorker    *connect.Client[v1.DrainWorkerRequest, v1.DrainWorkerResponse]
+	cordonWorker   *connect.Client[v1.CordonWorkerRequest, v1.CordonWorkerResponse]
+	uncordonWorker *connect.Client[v1.UncordonWorkerRequest, v1.UncordonWorkerResponse]
+	labelWorker    *connect.Client[v1.LabelWorkerRequest, v1.LabelWorkerResponse]
+	audit          *connect.Client[v1.AuditRequest, v1.AuditResponse]
 }
 
 // CreateTenant calls errand.v1.AdminService.CreateTenant.
@@ -260,6 +378,15 @@ func (c *adminServiceClient) CreateTenant(ctx context.Context, req *v1.CreateTen
 // UpdateTenant calls errand.v1.AdminService.UpdateTenant.
 func (c *adminServiceClient) UpdateTenant(ctx context.Context, req *v1.UpdateTenantRequest) (*v1.UpdateTenantResponse, error) {
 	response, err := c.updateTenant.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GetTenant calls errand.v1.AdminService.GetTenant.
+func (c *adminServiceClient) GetTenant(ctx context.Context, req *v1.GetTenantRequest) (*v1.GetTenantResponse, error) {
+	response, err := c.getTenant.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -284,6 +411,15 @@ func (c *adminServiceClient) PauseTenant(ctx context.Context, req *v1.PauseTenan
 	return nil, err
 }
 
+// ResumeTenant calls errand.v1.AdminService.ResumeTenant.
+func (c *adminServiceClient) ResumeTenant(ctx context.Context, req *v1.ResumeTenantRequest) (*v1.ResumeTenantResponse, error) {
+	response, err := c.resumeTenant.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // PutKind calls errand.v1.AdminService.PutKind.
 func (c *adminServiceClient) PutKind(ctx context.Context, req *v1.PutKindRequest) (*v1.PutKindResponse, error) {
 	response, err := c.putKind.CallUnary(ctx, connect.NewRequest(req))
@@ -293,9 +429,36 @@ func (c *adminServiceClient) PutKind(ctx context.Context, req *v1.PutKindRequest
 	return nil, err
 }
 
+// GetKind calls errand.v1.AdminService.GetKind.
+func (c *adminServiceClient) GetKind(ctx context.Context, req *v1.GetKindRequest) (*v1.GetKindResponse, error) {
+	response, err := c.getKind.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // ListKinds calls errand.v1.AdminService.ListKinds.
 func (c *adminServiceClient) ListKinds(ctx context.Context, req *v1.ListKindsRequest) (*v1.ListKindsResponse, error) {
 	response, err := c.listKinds.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// PauseKind calls errand.v1.AdminService.PauseKind.
+func (c *adminServiceClient) PauseKind(ctx context.Context, req *v1.PauseKindRequest) (*v1.PauseKindResponse, error) {
+	response, err := c.pauseKind.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ResumeKind calls errand.v1.AdminService.ResumeKind.
+func (c *adminServiceClient) ResumeKind(ctx context.Context, req *v1.ResumeKindRequest) (*v1.ResumeKindResponse, error) {
+	response, err := c.resumeKind.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -338,6 +501,15 @@ func (c *adminServiceClient) PutLimit(ctx context.Context, req *v1.PutLimitReque
 	return nil, err
 }
 
+// DeleteLimit calls errand.v1.AdminService.DeleteLimit.
+func (c *adminServiceClient) DeleteLimit(ctx context.Context, req *v1.DeleteLimitRequest) (*v1.DeleteLimitResponse, error) {
+	response, err := c.deleteLimit.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // ListLimits calls errand.v1.AdminService.ListLimits.
 func (c *adminServiceClient) ListLimits(ctx context.Context, req *v1.ListLimitsRequest) (*v1.ListLimitsResponse, error) {
 	response, err := c.listLimits.CallUnary(ctx, connect.NewRequest(req))
@@ -365,6 +537,15 @@ func (c *adminServiceClient) DrainRegion(ctx context.Context, req *v1.DrainRegio
 	return nil, err
 }
 
+// ResumeRegion calls errand.v1.AdminService.ResumeRegion.
+func (c *adminServiceClient) ResumeRegion(ctx context.Context, req *v1.ResumeRegionRequest) (*v1.ResumeRegionResponse, error) {
+	response, err := c.resumeRegion.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // ListWorkers calls errand.v1.AdminService.ListWorkers.
 func (c *adminServiceClient) ListWorkers(ctx context.Context, req *v1.ListWorkersRequest) (*v1.ListWorkersResponse, error) {
 	response, err := c.listWorkers.CallUnary(ctx, connect.NewRequest(req))
@@ -377,6 +558,33 @@ func (c *adminServiceClient) ListWorkers(ctx context.Context, req *v1.ListWorker
 // DrainWorker calls errand.v1.AdminService.DrainWorker.
 func (c *adminServiceClient) DrainWorker(ctx context.Context, req *v1.DrainWorkerRequest) (*v1.DrainWorkerResponse, error) {
 	response, err := c.drainWorker.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// CordonWorker calls errand.v1.AdminService.CordonWorker.
+func (c *adminServiceClient) CordonWorker(ctx context.Context, req *v1.CordonWorkerRequest) (*v1.CordonWorkerResponse, error) {
+	response, err := c.cordonWorker.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// UncordonWorker calls errand.v1.AdminService.UncordonWorker.
+func (c *adminServiceClient) UncordonWorker(ctx context.Context, req *v1.UncordonWorkerRequest) (*v1.UncordonWorkerResponse, error) {
+	response, err := c.uncordonWorker.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// LabelWorker calls errand.v1.AdminService.LabelWorker.
+func (c *adminServiceClient) LabelWorker(ctx context.Context, req *v1.LabelWorkerRequest) (*v1.LabelWorkerResponse, error) {
+	response, err := c.labelWorker.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -398,32 +606,52 @@ type AdminServiceHandler interface {
 	CreateTenant(context.Context, *v1.CreateTenantRequest) (*v1.CreateTenantResponse, error)
 	// UpdateTenant changes a tenant.
 	UpdateTenant(context.Context, *v1.UpdateTenantRequest) (*v1.UpdateTenantResponse, error)
+	// GetTenant returns a tenant. NOT_YET_AVAILABLE in this release.
+	GetTenant(context.Context, *v1.GetTenantRequest) (*v1.GetTenantResponse, error)
 	// ListTenants returns tenants by name, in pages.
 	ListTenants(context.Context, *v1.ListTenantsRequest) (*v1.ListTenantsResponse, error)
-	// PauseTenant stops or resumes starting a tenant's tasks. NOT_YET_AVAILABLE in this release.
+	// PauseTenant stops starting a tenant's tasks; what runs goes on. NOT_YET_AVAILABLE in this release.
 	PauseTenant(context.Context, *v1.PauseTenantRequest) (*v1.PauseTenantResponse, error)
-	// PutKind sets the defaults of a kind, or pauses it. NOT_YET_AVAILABLE in this release.
+	// ResumeTenant starts a tenant's tasks again. NOT_YET_AVAILABLE in this release.
+	ResumeTenant(context.Context, *v1.ResumeTenantRequest) (*v1.ResumeTenantResponse, error)
+	// PutKind sets the defaults of a kind. NOT_YET_AVAILABLE in this release.
 	PutKind(context.Context, *v1.PutKindRequest) (*v1.PutKindResponse, error)
-	// ListKinds returns the kinds of a tenant. NOT_YET_AVAILABLE in this release.
+	// GetKind returns a kind. NOT_YET_AVAILABLE in this release.
+	GetKind(context.Context, *v1.GetKindRequest) (*v1.GetKindResponse, error)
+	// ListKinds returns the kinds of a tenant by name, in pages. NOT_YET_AVAILABLE in this release.
 	ListKinds(context.Context, *v1.ListKindsRequest) (*v1.ListKindsResponse, error)
+	// PauseKind stops starting the tasks of a kind; what runs goes on. NOT_YET_AVAILABLE in this release.
+	PauseKind(context.Context, *v1.PauseKindRequest) (*v1.PauseKindResponse, error)
+	// ResumeKind starts the tasks of a kind again. NOT_YET_AVAILABLE in this release.
+	ResumeKind(context.Context, *v1.ResumeKindRequest) (*v1.ResumeKindResponse, error)
 	// CreateKey makes an API key; its secret is shown this once.
 	CreateKey(context.Context, *v1.CreateKeyRequest) (*v1.CreateKeyResponse, error)
-	// ListKeys returns keys without their secrets.
+	// ListKeys returns keys without their secrets, in pages.
 	ListKeys(context.Context, *v1.ListKeysRequest) (*v1.ListKeysResponse, error)
-	// RevokeKey ends a key.
+	// RevokeKey ends a key; it works no longer than 5 s after.
 	RevokeKey(context.Context, *v1.RevokeKeyRequest) (*v1.RevokeKeyResponse, error)
 	// PutLimit sets a named limit. NOT_YET_AVAILABLE in this release.
 	PutLimit(context.Context, *v1.PutLimitRequest) (*v1.PutLimitResponse, error)
-	// ListLimits returns the named limits of a tenant. NOT_YET_AVAILABLE in this release.
+	// DeleteLimit removes a named limit: its name caps nothing any more. NOT_YET_AVAILABLE in this release.
+	DeleteLimit(context.Context, *v1.DeleteLimitRequest) (*v1.DeleteLimitResponse, error)
+	// ListLimits returns the named limits of a tenant by name, in pages. NOT_YET_AVAILABLE in this release.
 	ListLimits(context.Context, *v1.ListLimitsRequest) (*v1.ListLimitsResponse, error)
-	// ListRegions returns the regions. NOT_YET_AVAILABLE in this release.
+	// ListRegions returns the regions by name, in pages. NOT_YET_AVAILABLE in this release.
 	ListRegions(context.Context, *v1.ListRegionsRequest) (*v1.ListRegionsResponse, error)
-	// DrainRegion drains or resumes a region. NOT_YET_AVAILABLE in this release.
+	// DrainRegion stops new starts in a region and lets others serve its tasks. NOT_YET_AVAILABLE in this release.
 	DrainRegion(context.Context, *v1.DrainRegionRequest) (*v1.DrainRegionResponse, error)
+	// ResumeRegion takes a drain back. NOT_YET_AVAILABLE in this release.
+	ResumeRegion(context.Context, *v1.ResumeRegionRequest) (*v1.ResumeRegionResponse, error)
 	// ListWorkers returns the workers connected to the instance that answers.
 	ListWorkers(context.Context, *v1.ListWorkersRequest) (*v1.ListWorkersResponse, error)
 	// DrainWorker lets a worker finish what it runs and gives it no more.
 	DrainWorker(context.Context, *v1.DrainWorkerRequest) (*v1.DrainWorkerResponse, error)
+	// CordonWorker gives a worker no more work until it is uncordoned; the worker itself is not told. NOT_YET_AVAILABLE in this release.
+	CordonWorker(context.Context, *v1.CordonWorkerRequest) (*v1.CordonWorkerResponse, error)
+	// UncordonWorker gives a worker work again. NOT_YET_AVAILABLE in this release.
+	UncordonWorker(context.Context, *v1.UncordonWorkerRequest) (*v1.UncordonWorkerResponse, error)
+	// LabelWorker changes a worker's labels. NOT_YET_AVAILABLE in this release.
+	LabelWorker(context.Context, *v1.LabelWorkerRequest) (*v1.LabelWorkerResponse, error)
 	// Audit proves on the live system that nothing is lost (P2) and nothing is stuck (P3).
 	Audit(context.Context, *v1.AuditRequest) (*v1.AuditResponse, error)
 }
@@ -447,6 +675,13 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(adminServiceMethods.ByName("UpdateTenant")),
 		connect.WithHandlerOptions(opts...),
 	)
+	adminServiceGetTenantHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceGetTenantProcedure,
+		svc.GetTenant,
+		connect.WithSchema(adminServiceMethods.ByName("GetTenant")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	adminServiceListTenantsHandler := connect.NewUnaryHandlerSimple(
 		AdminServiceListTenantsProcedure,
 		svc.ListTenants,
@@ -460,10 +695,23 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(adminServiceMethods.ByName("PauseTenant")),
 		connect.WithHandlerOptions(opts...),
 	)
+	adminServiceResumeTenantHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceResumeTenantProcedure,
+		svc.ResumeTenant,
+		connect.WithSchema(adminServiceMethods.ByName("ResumeTenant")),
+		connect.WithHandlerOptions(opts...),
+	)
 	adminServicePutKindHandler := connect.NewUnaryHandlerSimple(
 		AdminServicePutKindProcedure,
 		svc.PutKind,
 		connect.WithSchema(adminServiceMethods.ByName("PutKind")),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceGetKindHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceGetKindProcedure,
+		svc.GetKind,
+		connect.WithSchema(adminServiceMethods.ByName("GetKind")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	adminServiceListKindsHandler := connect.NewUnaryHandlerSimple(
@@ -471,6 +719,18 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 		svc.ListKinds,
 		connect.WithSchema(adminServiceMethods.ByName("ListKinds")),
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServicePauseKindHandler := connect.NewUnaryHandlerSimple(
+		AdminServicePauseKindProcedure,
+		svc.PauseKind,
+		connect.WithSchema(adminServiceMethods.ByName("PauseKind")),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceResumeKindHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceResumeKindProcedure,
+		svc.ResumeKind,
+		connect.WithSchema(adminServiceMethods.ByName("ResumeKind")),
 		connect.WithHandlerOptions(opts...),
 	)
 	adminServiceCreateKeyHandler := connect.NewUnaryHandlerSimple(
@@ -498,6 +758,12 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(adminServiceMethods.ByName("PutLimit")),
 		connect.WithHandlerOptions(opts...),
 	)
+	adminServiceDeleteLimitHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceDeleteLimitProcedure,
+		svc.DeleteLimit,
+		connect.WithSchema(adminServiceMethods.ByName("DeleteLimit")),
+		connect.WithHandlerOptions(opts...),
+	)
 	adminServiceListLimitsHandler := connect.NewUnaryHandlerSimple(
 		AdminServiceListLimitsProcedure,
 		svc.ListLimits,
@@ -518,6 +784,12 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(adminServiceMethods.ByName("DrainRegion")),
 		connect.WithHandlerOptions(opts...),
 	)
+	adminServiceResumeRegionHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceResumeRegionProcedure,
+		svc.ResumeRegion,
+		connect.WithSchema(adminServiceMethods.ByName("ResumeRegion")),
+		connect.WithHandlerOptions(opts...),
+	)
 	adminServiceListWorkersHandler := connect.NewUnaryHandlerSimple(
 		AdminServiceListWorkersProcedure,
 		svc.ListWorkers,
@@ -529,6 +801,24 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 		AdminServiceDrainWorkerProcedure,
 		svc.DrainWorker,
 		connect.WithSchema(adminServiceMethods.ByName("DrainWorker")),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceCordonWorkerHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceCordonWorkerProcedure,
+		svc.CordonWorker,
+		connect.WithSchema(adminServiceMethods.ByName("CordonWorker")),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceUncordonWorkerHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceUncordonWorkerProcedure,
+		svc.UncordonWorker,
+		connect.WithSchema(adminServiceMethods.ByName("UncordonWorker")),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceLabelWorkerHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceLabelWorkerProcedure,
+		svc.LabelWorker,
+		connect.WithSchema(adminServiceMethods.ByName("LabelWorker")),
 		connect.WithHandlerOptions(opts...),
 	)
 	adminServiceAuditHandler := connect.NewUnaryHandlerSimple(
@@ -544,14 +834,24 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 			adminServiceCreateTenantHandler.ServeHTTP(w, r)
 		case AdminServiceUpdateTenantProcedure:
 			adminServiceUpdateTenantHandler.ServeHTTP(w, r)
+		case AdminServiceGetTenantProcedure:
+			adminServiceGetTenantHandler.ServeHTTP(w, r)
 		case AdminServiceListTenantsProcedure:
 			adminServiceListTenantsHandler.ServeHTTP(w, r)
 		case AdminServicePauseTenantProcedure:
 			adminServicePauseTenantHandler.ServeHTTP(w, r)
+		case AdminServiceResumeTenantProcedure:
+			adminServiceResumeTenantHandler.ServeHTTP(w, r)
 		case AdminServicePutKindProcedure:
 			adminServicePutKindHandler.ServeHTTP(w, r)
+		case AdminServiceGetKindProcedure:
+			adminServiceGetKindHandler.ServeHTTP(w, r)
 		case AdminServiceListKindsProcedure:
 			adminServiceListKindsHandler.ServeHTTP(w, r)
+		case AdminServicePauseKindProcedure:
+			adminServicePauseKindHandler.ServeHTTP(w, r)
+		case AdminServiceResumeKindProcedure:
+			adminServiceResumeKindHandler.ServeHTTP(w, r)
 		case AdminServiceCreateKeyProcedure:
 			adminServiceCreateKeyHandler.ServeHTTP(w, r)
 		case AdminServiceListKeysProcedure:
@@ -560,16 +860,26 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 			adminServiceRevokeKeyHandler.ServeHTTP(w, r)
 		case AdminServicePutLimitProcedure:
 			adminServicePutLimitHandler.ServeHTTP(w, r)
+		case AdminServiceDeleteLimitProcedure:
+			adminServiceDeleteLimitHandler.ServeHTTP(w, r)
 		case AdminServiceListLimitsProcedure:
 			adminServiceListLimitsHandler.ServeHTTP(w, r)
 		case AdminServiceListRegionsProcedure:
 			adminServiceListRegionsHandler.ServeHTTP(w, r)
 		case AdminServiceDrainRegionProcedure:
 			adminServiceDrainRegionHandler.ServeHTTP(w, r)
+		case AdminServiceResumeRegionProcedure:
+			adminServiceResumeRegionHandler.ServeHTTP(w, r)
 		case AdminServiceListWorkersProcedure:
 			adminServiceListWorkersHandler.ServeHTTP(w, r)
 		case AdminServiceDrainWorkerProcedure:
 			adminServiceDrainWorkerHandler.ServeHTTP(w, r)
+		case AdminServiceCordonWorkerProcedure:
+			adminServiceCordonWorkerHandler.ServeHTTP(w, r)
+		case AdminServiceUncordonWorkerProcedure:
+			adminServiceUncordonWorkerHandler.ServeHTTP(w, r)
+		case AdminServiceLabelWorkerProcedure:
+			adminServiceLabelWorkerHandler.ServeHTTP(w, r)
 		case AdminServiceAuditProcedure:
 			adminServiceAuditHandler.ServeHTTP(w, r)
 		default:
@@ -589,6 +899,10 @@ func (UnimplementedAdminServiceHandler) UpdateTenant(context.Context, *v1.Update
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.AdminService.UpdateTenant is not implemented"))
 }
 
+func (UnimplementedAdminServiceHandler) GetTenant(context.Context, *v1.GetTenantRequest) (*v1.GetTenantResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.AdminService.GetTenant is not implemented"))
+}
+
 func (UnimplementedAdminServiceHandler) ListTenants(context.Context, *v1.ListTenantsRequest) (*v1.ListTenantsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.AdminService.ListTenants is not implemented"))
 }
@@ -597,12 +911,28 @@ func (UnimplementedAdminServiceHandler) PauseTenant(context.Context, *v1.PauseTe
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.AdminService.PauseTenant is not implemented"))
 }
 
+func (UnimplementedAdminServiceHandler) ResumeTenant(context.Context, *v1.ResumeTenantRequest) (*v1.ResumeTenantResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.AdminService.ResumeTenant is not implemented"))
+}
+
 func (UnimplementedAdminServiceHandler) PutKind(context.Context, *v1.PutKindRequest) (*v1.PutKindResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.AdminService.PutKind is not implemented"))
 }
 
+func (UnimplementedAdminServiceHandler) GetKind(context.Context, *v1.GetKindRequest) (*v1.GetKindResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.AdminService.GetKind is not implemented"))
+}
+
 func (UnimplementedAdminServiceHandler) ListKinds(context.Context, *v1.ListKindsRequest) (*v1.ListKindsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.AdminService.ListKinds is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) PauseKind(context.Context, *v1.PauseKindRequest) (*v1.PauseKindResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.AdminService.PauseKind is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) ResumeKind(context.Context, *v1.ResumeKindRequest) (*v1.ResumeKindResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.AdminService.ResumeKind is not implemented"))
 }
 
 func (UnimplementedAdminServiceHandler) CreateKey(context.Context, *v1.CreateKeyRequest) (*v1.CreateKeyResponse, error) {
@@ -621,6 +951,10 @@ func (UnimplementedAdminServiceHandler) PutLimit(context.Context, *v1.PutLimitRe
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.AdminService.PutLimit is not implemented"))
 }
 
+func (UnimplementedAdminServiceHandler) DeleteLimit(context.Context, *v1.DeleteLimitRequest) (*v1.DeleteLimitResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.AdminService.DeleteLimit is not implemented"))
+}
+
 func (UnimplementedAdminServiceHandler) ListLimits(context.Context, *v1.ListLimitsRequest) (*v1.ListLimitsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.AdminService.ListLimits is not implemented"))
 }
@@ -633,12 +967,28 @@ func (UnimplementedAdminServiceHandler) DrainRegion(context.Context, *v1.DrainRe
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.AdminService.DrainRegion is not implemented"))
 }
 
+func (UnimplementedAdminServiceHandler) ResumeRegion(context.Context, *v1.ResumeRegionRequest) (*v1.ResumeRegionResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.AdminService.ResumeRegion is not implemented"))
+}
+
 func (UnimplementedAdminServiceHandler) ListWorkers(context.Context, *v1.ListWorkersRequest) (*v1.ListWorkersResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.AdminService.ListWorkers is not implemented"))
 }
 
 func (UnimplementedAdminServiceHandler) DrainWorker(context.Context, *v1.DrainWorkerRequest) (*v1.DrainWorkerResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.AdminService.DrainWorker is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) CordonWorker(context.Context, *v1.CordonWorkerRequest) (*v1.CordonWorkerResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.AdminService.CordonWorker is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) UncordonWorker(context.Context, *v1.UncordonWorkerRequest) (*v1.UncordonWorkerResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.AdminService.UncordonWorker is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) LabelWorker(context.Context, *v1.LabelWorkerRequest) (*v1.LabelWorkerResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.AdminService.LabelWorker is not implemented"))
 }
 
 func (UnimplementedAdminServiceHandler) Audit(context.Context, *v1.AuditRequest) (*v1.AuditResponse, error) {

@@ -54,6 +54,9 @@ const (
 	// TaskServiceRedriveTasksProcedure is the fully-qualified name of the TaskService's RedriveTasks
 	// RPC.
 	TaskServiceRedriveTasksProcedure = "/errand.v1.TaskService/RedriveTasks"
+	// TaskServiceGetOperationProcedure is the fully-qualified name of the TaskService's GetOperation
+	// RPC.
+	TaskServiceGetOperationProcedure = "/errand.v1.TaskService/GetOperation"
 	// TaskServiceExplainTaskProcedure is the fully-qualified name of the TaskService's ExplainTask RPC.
 	TaskServiceExplainTaskProcedure = "/errand.v1.TaskService/ExplainTask"
 	// TaskServiceWatchTasksProcedure is the fully-qualified name of the TaskService's WatchTasks RPC.
@@ -69,7 +72,7 @@ type TaskServiceClient interface {
 	SubmitTask(context.Context, *v1.SubmitTaskRequest) (*v1.SubmitTaskResponse, error)
 	// SubmitTasks stores many tasks; each has its own outcome.
 	SubmitTasks(context.Context, *v1.SubmitTasksRequest) (*v1.SubmitTasksResponse, error)
-	// SubmitGraph stores tasks and their dependencies, all or nothing.
+	// SubmitGraph stores tasks and their dependencies, all or nothing. NOT_YET_AVAILABLE in this release.
 	SubmitGraph(context.Context, *v1.SubmitGraphRequest) (*v1.SubmitGraphResponse, error)
 	// GetTask returns a task as it stands.
 	GetTask(context.Context, *v1.GetTaskRequest) (*v1.GetTaskResponse, error)
@@ -77,19 +80,22 @@ type TaskServiceClient interface {
 	WaitTask(context.Context, *v1.WaitTaskRequest) (*v1.WaitTaskResponse, error)
 	// ListTasks returns tasks, newest first, in pages.
 	ListTasks(context.Context, *v1.ListTasksRequest) (*v1.ListTasksResponse, error)
-	// UpdateTask changes a waiting task.
+	// UpdateTask changes a waiting task; one that runs or has ended is refused. NOT_YET_AVAILABLE in this release.
 	UpdateTask(context.Context, *v1.UpdateTaskRequest) (*v1.UpdateTaskResponse, error)
 	// CancelTask asks to cancel a task; the answer says what really happened.
 	CancelTask(context.Context, *v1.CancelTaskRequest) (*v1.CancelTaskResponse, error)
-	// CancelTasks cancels every open task that a filter matches, as an operation.
+	// CancelTasks cancels every open task that a filter matches, as an operation. NOT_YET_AVAILABLE in this release.
 	CancelTasks(context.Context, *v1.CancelTasksRequest) (*v1.CancelTasksResponse, error)
-	// RedriveTasks submits failed tasks anew with the same effect key, as an operation.
+	// RedriveTasks submits failed tasks anew with the same effect key, as an operation. Asking again makes no second task: a
+	// failed task is redriven once. NOT_YET_AVAILABLE in this release.
 	RedriveTasks(context.Context, *v1.RedriveTasksRequest) (*v1.RedriveTasksResponse, error)
-	// ExplainTask says why a task is where it is.
+	// GetOperation returns how far CancelTasks or RedriveTasks has come. NOT_YET_AVAILABLE in this release.
+	GetOperation(context.Context, *v1.GetOperationRequest) (*v1.GetOperationResponse, error)
+	// ExplainTask says why a task is where it is. NOT_YET_AVAILABLE in this release.
 	ExplainTask(context.Context, *v1.ExplainTaskRequest) (*v1.ExplainTaskResponse, error)
-	// WatchTasks streams the changes of tasks.
+	// WatchTasks streams the changes of tasks. NOT_YET_AVAILABLE in this release.
 	WatchTasks(context.Context, *v1.WatchTasksRequest) (*connect.ServerStreamForClient[v1.WatchTasksResponse], error)
-	// CompleteTask ends an attempt whose handler said that it completes later.
+	// CompleteTask ends an attempt whose handler said that it completes later. NOT_YET_AVAILABLE in this release.
 	CompleteTask(context.Context, *v1.CompleteTaskRequest) (*v1.CompleteTaskResponse, error)
 }
 
@@ -167,6 +173,13 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(taskServiceMethods.ByName("RedriveTasks")),
 			connect.WithClientOptions(opts...),
 		),
+		getOperation: connect.NewClient[v1.GetOperationRequest, v1.GetOperationResponse](
+			httpClient,
+			baseURL+TaskServiceGetOperationProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("GetOperation")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 		explainTask: connect.NewClient[v1.ExplainTaskRequest, v1.ExplainTaskResponse](
 			httpClient,
 			baseURL+TaskServiceExplainTaskProcedure,
@@ -201,6 +214,7 @@ type taskServiceClient struct {
 	cancelTask   *connect.Client[v1.CancelTaskRequest, v1.CancelTaskResponse]
 	cancelTasks  *connect.Client[v1.CancelTasksRequest, v1.CancelTasksResponse]
 	redriveTasks *connect.Client[v1.RedriveTasksRequest, v1.RedriveTasksResponse]
+	getOperation *connect.Client[v1.GetOperationRequest, v1.GetOperationResponse]
 	explainTask  *connect.Client[v1.ExplainTaskRequest, v1.ExplainTaskResponse]
 	watchTasks   *connect.Client[v1.WatchTasksRequest, v1.WatchTasksResponse]
 	completeTask *connect.Client[v1.CompleteTaskRequest, v1.CompleteTaskResponse]
@@ -296,6 +310,15 @@ func (c *taskServiceClient) RedriveTasks(ctx context.Context, req *v1.RedriveTas
 	return nil, err
 }
 
+// GetOperation calls errand.v1.TaskService.GetOperation.
+func (c *taskServiceClient) GetOperation(ctx context.Context, req *v1.GetOperationRequest) (*v1.GetOperationResponse, error) {
+	response, err := c.getOperation.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // ExplainTask calls errand.v1.TaskService.ExplainTask.
 func (c *taskServiceClient) ExplainTask(ctx context.Context, req *v1.ExplainTaskRequest) (*v1.ExplainTaskResponse, error) {
 	response, err := c.explainTask.CallUnary(ctx, connect.NewRequest(req))
@@ -325,7 +348,7 @@ type TaskServiceHandler interface {
 	SubmitTask(context.Context, *v1.SubmitTaskRequest) (*v1.SubmitTaskResponse, error)
 	// SubmitTasks stores many tasks; each has its own outcome.
 	SubmitTasks(context.Context, *v1.SubmitTasksRequest) (*v1.SubmitTasksResponse, error)
-	// SubmitGraph stores tasks and their dependencies, all or nothing.
+	// SubmitGraph stores tasks and their dependencies, all or nothing. NOT_YET_AVAILABLE in this release.
 	SubmitGraph(context.Context, *v1.SubmitGraphRequest) (*v1.SubmitGraphResponse, error)
 	// GetTask returns a task as it stands.
 	GetTask(context.Context, *v1.GetTaskRequest) (*v1.GetTaskResponse, error)
@@ -333,19 +356,22 @@ type TaskServiceHandler interface {
 	WaitTask(context.Context, *v1.WaitTaskRequest) (*v1.WaitTaskResponse, error)
 	// ListTasks returns tasks, newest first, in pages.
 	ListTasks(context.Context, *v1.ListTasksRequest) (*v1.ListTasksResponse, error)
-	// UpdateTask changes a waiting task.
+	// UpdateTask changes a waiting task; one that runs or has ended is refused. NOT_YET_AVAILABLE in this release.
 	UpdateTask(context.Context, *v1.UpdateTaskRequest) (*v1.UpdateTaskResponse, error)
 	// CancelTask asks to cancel a task; the answer says what really happened.
 	CancelTask(context.Context, *v1.CancelTaskRequest) (*v1.CancelTaskResponse, error)
-	// CancelTasks cancels every open task that a filter matches, as an operation.
+	// CancelTasks cancels every open task that a filter matches, as an operation. NOT_YET_AVAILABLE in this release.
 	CancelTasks(context.Context, *v1.CancelTasksRequest) (*v1.CancelTasksResponse, error)
-	// RedriveTasks submits failed tasks anew with the same effect key, as an operation.
+	// RedriveTasks submits failed tasks anew with the same effect key, as an operation. Asking again makes no second task: a
+	// failed task is redriven once. NOT_YET_AVAILABLE in this release.
 	RedriveTasks(context.Context, *v1.RedriveTasksRequest) (*v1.RedriveTasksResponse, error)
-	// ExplainTask says why a task is where it is.
+	// GetOperation returns how far CancelTasks or RedriveTasks has come. NOT_YET_AVAILABLE in this release.
+	GetOperation(context.Context, *v1.GetOperationRequest) (*v1.GetOperationResponse, error)
+	// ExplainTask says why a task is where it is. NOT_YET_AVAILABLE in this release.
 	ExplainTask(context.Context, *v1.ExplainTaskRequest) (*v1.ExplainTaskResponse, error)
-	// WatchTasks streams the changes of tasks.
+	// WatchTasks streams the changes of tasks. NOT_YET_AVAILABLE in this release.
 	WatchTasks(context.Context, *v1.WatchTasksRequest, *connect.ServerStream[v1.WatchTasksResponse]) error
-	// CompleteTask ends an attempt whose handler said that it completes later.
+	// CompleteTask ends an attempt whose handler said that it completes later. NOT_YET_AVAILABLE in this release.
 	CompleteTask(context.Context, *v1.CompleteTaskRequest) (*v1.CompleteTaskResponse, error)
 }
 
@@ -419,6 +445,13 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(taskServiceMethods.ByName("RedriveTasks")),
 		connect.WithHandlerOptions(opts...),
 	)
+	taskServiceGetOperationHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceGetOperationProcedure,
+		svc.GetOperation,
+		connect.WithSchema(taskServiceMethods.ByName("GetOperation")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	taskServiceExplainTaskHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceExplainTaskProcedure,
 		svc.ExplainTask,
@@ -460,6 +493,8 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceCancelTasksHandler.ServeHTTP(w, r)
 		case TaskServiceRedriveTasksProcedure:
 			taskServiceRedriveTasksHandler.ServeHTTP(w, r)
+		case TaskServiceGetOperationProcedure:
+			taskServiceGetOperationHandler.ServeHTTP(w, r)
 		case TaskServiceExplainTaskProcedure:
 			taskServiceExplainTaskHandler.ServeHTTP(w, r)
 		case TaskServiceWatchTasksProcedure:
@@ -513,6 +548,10 @@ func (UnimplementedTaskServiceHandler) CancelTasks(context.Context, *v1.CancelTa
 
 func (UnimplementedTaskServiceHandler) RedriveTasks(context.Context, *v1.RedriveTasksRequest) (*v1.RedriveTasksResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.TaskService.RedriveTasks is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) GetOperation(context.Context, *v1.GetOperationRequest) (*v1.GetOperationResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.TaskService.GetOperation is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) ExplainTask(context.Context, *v1.ExplainTaskRequest) (*v1.ExplainTaskResponse, error) {

@@ -39,17 +39,25 @@ const (
 	WorkerServicePollProcedure = "/errand.v1.WorkerService/Poll"
 	// WorkerServiceReportProcedure is the fully-qualified name of the WorkerService's Report RPC.
 	WorkerServiceReportProcedure = "/errand.v1.WorkerService/Report"
+	// WorkerServiceReadParentsProcedure is the fully-qualified name of the WorkerService's ReadParents
+	// RPC.
+	WorkerServiceReadParentsProcedure = "/errand.v1.WorkerService/ReadParents"
 )
 
 // WorkerServiceClient is a client for the errand.v1.WorkerService service.
 type WorkerServiceClient interface {
-	// Work is a worker's connection: batches of words in both directions. Its first message must carry register. Any end of the
-	// stream but a goodbye is an accident: reconnect with jittered, capped backoff and name what is held.
+	// Work is a worker's connection: batches of words in both directions, the way for workers that do much. Its first message must
+	// carry register. Any end of the stream but a local stop is an accident: reconnect with jittered, capped backoff and name in
+	// register what is held.
 	Work(context.Context) (*connect.BidiStreamForClientSimple[v1.WorkRequest, v1.WorkResponse], error)
-	// Poll serves clients that have only HTTP/1.1: it keeps the worker's lease alive and returns assignments.
+	// Poll serves workers that have only HTTP/1.1 and JSON: it keeps the worker's lease alive and returns assignments.
+	// NOT_YET_AVAILABLE in this release.
 	Poll(context.Context, *v1.PollRequest) (*v1.PollResponse, error)
-	// Report carries what a polling worker has to say and returns the answers.
+	// Report carries what a polling worker has to say, keeps its lease alive and returns the answers. A report that got no answer
+	// is sent again. NOT_YET_AVAILABLE in this release.
 	Report(context.Context, *v1.ReportRequest) (*v1.ReportResponse, error)
+	// ReadParents returns the results of a running task's parents. NOT_YET_AVAILABLE in this release.
+	ReadParents(context.Context, *v1.ReadParentsRequest) (*v1.ReadParentsResponse, error)
 }
 
 // NewWorkerServiceClient constructs a client for the errand.v1.WorkerService service. By default,
@@ -81,14 +89,22 @@ func NewWorkerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithSchema(workerServiceMethods.ByName("Report")),
 			connect.WithClientOptions(opts...),
 		),
+		readParents: connect.NewClient[v1.ReadParentsRequest, v1.ReadParentsResponse](
+			httpClient,
+			baseURL+WorkerServiceReadParentsProcedure,
+			connect.WithSchema(workerServiceMethods.ByName("ReadParents")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // workerServiceClient implements WorkerServiceClient.
 type workerServiceClient struct {
-	work   *connect.Client[v1.WorkRequest, v1.WorkResponse]
-	poll   *connect.Client[v1.PollRequest, v1.PollResponse]
-	report *connect.Client[v1.ReportRequest, v1.ReportResponse]
+	work        *connect.Client[v1.WorkRequest, v1.WorkResponse]
+	poll        *connect.Client[v1.PollRequest, v1.PollResponse]
+	report      *connect.Client[v1.ReportRequest, v1.ReportResponse]
+	readParents *connect.Client[v1.ReadParentsRequest, v1.ReadParentsResponse]
 }
 
 // Work calls errand.v1.WorkerService.Work.
@@ -114,15 +130,29 @@ func (c *workerServiceClient) Report(ctx context.Context, req *v1.ReportRequest)
 	return nil, err
 }
 
+// ReadParents calls errand.v1.WorkerService.ReadParents.
+func (c *workerServiceClient) ReadParents(ctx context.Context, req *v1.ReadParentsRequest) (*v1.ReadParentsResponse, error) {
+	response, err := c.readParents.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // WorkerServiceHandler is an implementation of the errand.v1.WorkerService service.
 type WorkerServiceHandler interface {
-	// Work is a worker's connection: batches of words in both directions. Its first message must carry register. Any end of the
-	// stream but a goodbye is an accident: reconnect with jittered, capped backoff and name what is held.
+	// Work is a worker's connection: batches of words in both directions, the way for workers that do much. Its first message must
+	// carry register. Any end of the stream but a local stop is an accident: reconnect with jittered, capped backoff and name in
+	// register what is held.
 	Work(context.Context, *connect.BidiStream[v1.WorkRequest, v1.WorkResponse]) error
-	// Poll serves clients that have only HTTP/1.1: it keeps the worker's lease alive and returns assignments.
+	// Poll serves workers that have only HTTP/1.1 and JSON: it keeps the worker's lease alive and returns assignments.
+	// NOT_YET_AVAILABLE in this release.
 	Poll(context.Context, *v1.PollRequest) (*v1.PollResponse, error)
-	// Report carries what a polling worker has to say and returns the answers.
+	// Report carries what a polling worker has to say, keeps its lease alive and returns the answers. A report that got no answer
+	// is sent again. NOT_YET_AVAILABLE in this release.
 	Report(context.Context, *v1.ReportRequest) (*v1.ReportResponse, error)
+	// ReadParents returns the results of a running task's parents. NOT_YET_AVAILABLE in this release.
+	ReadParents(context.Context, *v1.ReadParentsRequest) (*v1.ReadParentsResponse, error)
 }
 
 // NewWorkerServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -150,6 +180,13 @@ func NewWorkerServiceHandler(svc WorkerServiceHandler, opts ...connect.HandlerOp
 		connect.WithSchema(workerServiceMethods.ByName("Report")),
 		connect.WithHandlerOptions(opts...),
 	)
+	workerServiceReadParentsHandler := connect.NewUnaryHandlerSimple(
+		WorkerServiceReadParentsProcedure,
+		svc.ReadParents,
+		connect.WithSchema(workerServiceMethods.ByName("ReadParents")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/errand.v1.WorkerService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case WorkerServiceWorkProcedure:
@@ -158,6 +195,8 @@ func NewWorkerServiceHandler(svc WorkerServiceHandler, opts ...connect.HandlerOp
 			workerServicePollHandler.ServeHTTP(w, r)
 		case WorkerServiceReportProcedure:
 			workerServiceReportHandler.ServeHTTP(w, r)
+		case WorkerServiceReadParentsProcedure:
+			workerServiceReadParentsHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -177,4 +216,8 @@ func (UnimplementedWorkerServiceHandler) Poll(context.Context, *v1.PollRequest) 
 
 func (UnimplementedWorkerServiceHandler) Report(context.Context, *v1.ReportRequest) (*v1.ReportResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.WorkerService.Report is not implemented"))
+}
+
+func (UnimplementedWorkerServiceHandler) ReadParents(context.Context, *v1.ReadParentsRequest) (*v1.ReadParentsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.WorkerService.ReadParents is not implemented"))
 }
