@@ -149,9 +149,9 @@ type ScheduleSpec struct {
 	Expression string `protobuf:"bytes,1,opt,name=expression,proto3" json:"expression,omitempty"`
 	// An IANA time zone, for instance Europe/Berlin. Default UTC; at most 63 bytes.
 	TimeZone string `protobuf:"bytes,2,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
-	// No occurrence before. Default from now on.
+	// No occurrence before. Default from now on. Up to the end of the year 9998.
 	StartAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=start_at,json=startAt,proto3" json:"start_at,omitempty"`
-	// No occurrence after; later than start_at. Default for ever.
+	// No occurrence after; later than start_at. Default for ever. Up to the end of the year 9998.
 	EndAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=end_at,json=endAt,proto3" json:"end_at,omitempty"`
 	// Each occurrence is delayed by a fixed part of this, by the schedule's id. Default 0; at most 1 day.
 	Jitter *durationpb.Duration `protobuf:"bytes,5,opt,name=jitter,proto3" json:"jitter,omitempty"`
@@ -391,15 +391,15 @@ var File_errand_v1_schedule_proto protoreflect.FileDescriptor
 
 const file_errand_v1_schedule_proto_rawDesc = "" +
 	"\n" +
-	"\x18errand/v1/schedule.proto\x12\terrand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x19errand/v1/task_spec.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbd\x04\n" +
+	"\x18errand/v1/schedule.proto\x12\terrand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x19errand/v1/task_spec.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe3\x04\n" +
 	"\fScheduleSpec\x12*\n" +
 	"\n" +
 	"expression\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05 \x01(\xff\x01R\n" +
 	"expression\x12$\n" +
-	"\ttime_zone\x18\x02 \x01(\tB\a\xbaH\x04r\x02(?R\btimeZone\x125\n" +
-	"\bstart_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\astartAt\x121\n" +
-	"\x06end_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05endAt\x12A\n" +
+	"\ttime_zone\x18\x02 \x01(\tB\a\xbaH\x04r\x02(?R\btimeZone\x12H\n" +
+	"\bstart_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x9b\xcc\xf0\xaf\a2\x00R\astartAt\x12D\n" +
+	"\x06end_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x9b\xcc\xf0\xaf\a2\x00R\x05endAt\x12A\n" +
 	"\x06jitter\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x052\x00R\x06jitter\x12<\n" +
 	"\aoverlap\x18\x06 \x01(\x0e2\x18.errand.v1.OverlapPolicyB\b\xbaH\x05\x82\x01\x02\x10\x01R\aoverlap\x12=\n" +
 	"\bcatch_up\x18\a \x01(\x0e2\x18.errand.v1.CatchUpPolicyB\b\xbaH\x05\x82\x01\x02\x10\x01R\acatchUp\x12,\n" +

@@ -32,9 +32,9 @@ type TaskFilter struct {
 	Kinds []string `protobuf:"bytes,2,rep,name=kinds,proto3" json:"kinds,omitempty"`
 	// All of these labels. At most 8, keys of 1 to 63 bytes, values of at most 255.
 	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Created at or after this time.
+	// Created at or after this time. Up to the end of the year 9998.
 	CreatedAfter *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_after,json=createdAfter,proto3" json:"created_after,omitempty"`
-	// Created before this time.
+	// Created before this time. Up to the end of the year 9998.
 	CreatedBefore *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_before,json=createdBefore,proto3" json:"created_before,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -109,15 +109,15 @@ var File_errand_v1_task_filter_proto protoreflect.FileDescriptor
 
 const file_errand_v1_task_filter_proto_rawDesc = "" +
 	"\n" +
-	"\x1berrand/v1/task_filter.proto\x12\terrand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x14errand/v1/task.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x88\x03\n" +
+	"\x1berrand/v1/task_filter.proto\x12\terrand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x14errand/v1/task.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xae\x03\n" +
 	"\n" +
 	"TaskFilter\x12?\n" +
 	"\x06states\x18\x01 \x03(\x0e2\x14.errand.v1.TaskStateB\x11\xbaH\x0e\x92\x01\v\x10\b\"\a\x82\x01\x04\x10\x01 \x00R\x06states\x12&\n" +
 	"\x05kinds\x18\x02 \x03(\tB\x10\xbaH\r\x92\x01\n" +
 	"\x10 \"\x06r\x04 \x01(?R\x05kinds\x12R\n" +
-	"\x06labels\x18\x03 \x03(\v2!.errand.v1.TaskFilter.LabelsEntryB\x17\xbaH\x14\x9a\x01\x11\x10\b\"\x06r\x04 \x01(?*\x05r\x03(\xff\x01R\x06labels\x12?\n" +
-	"\rcreated_after\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\fcreatedAfter\x12A\n" +
-	"\x0ecreated_before\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\rcreatedBefore\x1a9\n" +
+	"\x06labels\x18\x03 \x03(\v2!.errand.v1.TaskFilter.LabelsEntryB\x17\xbaH\x14\x9a\x01\x11\x10\b\"\x06r\x04 \x01(?*\x05r\x03(\xff\x01R\x06labels\x12R\n" +
+	"\rcreated_after\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x9b\xcc\xf0\xaf\a2\x00R\fcreatedAfter\x12T\n" +
+	"\x0ecreated_before\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x9b\xcc\xf0\xaf\a2\x00R\rcreatedBefore\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B5Z3github.com/errandhq/errand/proto/errand/v1;errandv1b\x06proto3"
