@@ -1,0 +1,288 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/errandhq/errand/scheduler"
+)
+
+// insertTasks stores new tasks and counts them.
+// Guard: the primary key; an eager start (state 3) only while its session is not ended.
+// Returns the rows that this execution stored.
+const insertTasks = `
+WITH stored AS (
+    INSERT INTO tasks (region, id, shard, tier, state, class, attempt, tolerance_us, created_at, due, ready_at, run_at, start_by,
+        wake_at, started_at, session_id, worker_id, effect_key, tenant, kind, content_type, trace_parent, spec, payload)
+    SELECT $1::crdb_internal_region, x.id, x.shard, x.tier, x.state, x.class, CASE WHEN x.state = 3 THEN 1 ELSE 0 END, x.tolerance_us,
+        now(), COALESCE(x.run_at, now()) + x.tolerance_us * INTERVAL '1 microsecond',
+        CASE WHEN x.state IN (2, 3) THEN now() END, x.run_at, x.start_by,
+        CASE WHEN x.state = 1 THEN CASE WHEN x.start_by < x.run_at THEN x.start_by ELSE x.run_at END
+             WHEN x.state = 2 THEN x.start_by END,
+        CASE WHEN x.state = 3 THEN now() END, CASE WHEN x.state = 3 THEN $2::uuid END, x.worker_id, x.effect_key,
+        x.tenant, x.kind, x.content_type, x.trace_parent, x.spec::jsonb, x.payload
+    FROM unnest($4::uuid[], $5::smallint[], $6::smallint[], $7::smallint[], $8::smallint[], $9::bigint[], $10::timestamptz[],
+        $11::timestamptz[], $12::uuid[], $13::uuid[], $14::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::bytea[])
+        AS x (id, shard, tier, state, class, tolerance_us, run_at, start_by, worker_id, effect_key, tenant, kind, content_type,
+              trace_parent, spec, payload)
+    WHERE x.state <> 3 OR EXISTS (
+        SELECT 1 FROM sessions s WHERE s.region = $1::crdb_internal_region AND s.id = $2::uuid AND s.ended_at IS NULL)
+    ON CONFLICT (region, id) DO NOTHING
+    RETURNING id, state, tenant, tier, created_at
+), counted AS (
+    INSERT INTO ledger (region, batch, tenant, tier, accepted, ended, purged, at)
+    SELECT $1::crdb_internal_region, $3::uuid, tenant, tier, count(*), 0, 0, now() FROM stored GROUP BY tenant, tier
+)
+SELECT id, state, created_at FROM stored`
+
+// insertKeyedTasks is insertTasks for tasks with an idempotency key: the key and the task are stored together or not at all.
+// Guard: as above, and the key's primary key.
+const insertKeyedTasks = `
+WITH input AS (
+    SELECT * FROM unnest($4::uuid[], $5::smallint[], $6::smallint[], $7::smallint[], $8::smallint[], $9::bigint[], $10::timestamptz[],
+        $11::timestamptz[], $12::uuid[], $13::uuid[], $14::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::bytea[],
+        $20::text[], $21::bytea[])
+        AS x (id, shard, tier, state, class, tolerance_us, run_at, start_by, worker_id, effect_key, tenant, kind, content_type,
+              trace_parent, spec, payload, key, fingerprint)
+    WHERE x.state <> 3 OR EXISTS (
+        SELECT 1 FROM sessions s WHERE s.region = $1::crdb_internal_region AND s.id = $2::uuid AND s.ended_at IS NULL)
+), keyed AS (
+    INSERT INTO idempotency_keys (region, tenant, key, fingerprint, task_region, task_id, created_at)
+    SELECT $1::crdb_internal_region, x.tenant, x.key, x.fingerprint, $1, x.id, now() FROM input x
+    ON CONFLICT (region, tenant, key) DO NOTHING
+    RETURNING task_id
+), stored AS (
+    INSERT INTO tasks (region, id, shard, tier, state, class, attempt, tolerance_us, created_at, due, ready_at, run_at, start_by,
+        wake_at, started_at, session_id, worker_id, effect_key, tenant, kind, content_type, trace_parent, spec, payload,
+        idempotency_key)
+    SELECT $1::crdb_internal_region, x.id, x.shard, x.tier, x.state, x.class, CASE WHEN x.state = 3 THEN 1 ELSE 0 END, x.tolerance_us,
+        now(), COALESCE(x.run_at, now()) + x.tolerance_us * INTERVAL '1 microsecond',
+        CASE WHEN x.state IN (2, 3) THEN now() END, x.run_at, x.start_by,
+        CASE WHEN x.state = 1 THEN CASE WHEN x.start_by < x.run_at THEN x.start_by ELSE x.run_at END
+             WHEN x.state = 2 THEN x.start_by END,
+        CASE WHEN x.state = 3 THEN now() END, CASE WHEN x.state = 3 THEN $2::uuid END, x.worker_id, x.effect_key,
+        x.tenant, x.kind, x.content_type, x.trace_parent, x.spec::jsonb, x.payload, x.key
+    FROM input x JOIN keyed k ON k.task_id = x.id
+    ON CONFLICT (region, id) DO NOTHING
+    RETURNING id, state, tenant, tier, created_at
+), counted AS (
+    INSERT INTO ledger (region, batch, tenant, tier, accepted, ended, purged, at)
+    SELECT $1::crdb_internal_region, $3::uuid, tenant, tier, count(*), 0, 0, now() FROM stored GROUP BY tenant, tier
+)
+SELECT id, state, created_at FROM stored`
+
+// insertColumns holds a batch column by column.
+type insertColumns struct {
+	session                        scheduler.SessionID
+	ids                            [][16]byte
+	shards, tiers, states, classes []int16
+	tolerances                     []int64
+	runAts, startBys               []*time.Time
+	workers, effects               []*[16]byte
+	tenants, kinds                 []string
+	contentTypes, traces, specs    []*string
+	payloads                       [][]byte
+	keys                           []string
+	prints                         [][]byte
+}
+
+func (c *insertColumns) add(t *scheduler.Task) error {
+	spec, err := optionalSpec(&t.Spec)
+	if err != nil {
+		return err
+	}
+	effect := optionalID(t.EffectKey)
+	if t.EffectKey == t.ID {
+		effect = nil
+	}
+	if t.State == scheduler.Running {
+		c.session = t.Session
+	}
+	c.ids = append(c.ids, t.ID)
+	c.shards = append(c.shards, int16(t.ID.Shard()))
+	c.tiers = append(c.tiers, int16(t.Tier))
+	c.states = append(c.states, int16(t.State))
+	c.classes = append(c.classes, t.Class().Hash())
+	c.tolerances = append(c.tolerances, t.Tolerance.Microseconds())
+	c.runAts = append(c.runAts, optionalTime(t.RunAt))
+	c.startBys = append(c.startBys, optionalTime(t.StartBy))
+	c.workers = append(c.workers, optionalID(t.Worker))
+	c.effects = append(c.effects, effect)
+	c.tenants = append(c.tenants, t.Tenant)
+	c.kinds = append(c.kinds, t.Kind)
+	c.contentTypes = append(c.contentTypes, optionalText(t.ContentType))
+	c.traces = append(c.traces, optionalText(t.TraceParent))
+	c.specs = append(c.specs, spec)
+	c.payloads = append(c.payloads, t.Payload)
+	c.keys = append(c.keys, t.IdempotencyKey)
+	c.prints = append(c.prints, t.Fingerprint)
+	return nil
+}
+
+func (c *insertColumns) args(region string, keyed bool) []any {
+	args := []any{
+		region, [16]byte(c.session), newBatchID(), c.ids, c.shards, c.tiers, c.states, c.classes, c.tolerances, c.runAts, c.startBys,
+		c.workers, c.effects, c.tenants, c.kinds, c.contentTypes, c.traces, c.specs, c.payloads,
+	}
+	if keyed {
+		args = append(args, c.keys, c.prints)
+	}
+	return args
+}
+
+// Insert stores new tasks and answers for each what stands.
+func (s *Store) Insert(ctx context.Context, in scheduler.Insert) ([]scheduler.Inserted, error) {
+	var plain, keyed insertColumns
+	firsts := map[[2]string]int{} // the first task of the batch with a key
+	twins := map[int]int{}        // a later one with the same key, and its first
+	for i := range in.Tasks {
+		t := &in.Tasks[i]
+		columns := &plain
+		if t.IdempotencyKey != "" {
+			key := [2]string{t.Tenant, t.IdempotencyKey}
+			if first, seen := firsts[key]; seen {
+				twins[i] = first
+				continue
+			}
+			firsts[key] = i
+			columns = &keyed
+		}
+		if err := columns.add(t); err != nil {
+			return nil, err
+		}
+	}
+	stored := map[scheduler.ID]scheduler.Inserted{}
+	for _, part := range []struct {
+		pool    *pgxpool.Pool
+		sql     string
+		columns *insertColumns
+		keyed   bool
+	}{
+		{s.hot, insertTasks, &plain, false},
+		{s.general, insertKeyedTasks, &keyed, true}, // joins two parts of itself: that wants the ordinary planner
+	} {
+		if len(part.columns.ids) == 0 {
+			continue
+		}
+		got, err := rows(ctx, part.pool, "insert tasks", part.sql, scanInserted, part.columns.args(in.Region, part.keyed)...)
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range got {
+			stored[one.ID] = one
+		}
+	}
+	return s.insertAnswers(ctx, in, stored, twins)
+}
+
+func scanInserted(row pgx.CollectableRow) (scheduler.Inserted, error) {
+	var raw [16]byte
+	var state int16
+	one := scheduler.Inserted{Verdict: scheduler.InsertStored}
+	err := row.Scan(&raw, &state, &one.At)
+	one.ID, one.State = raw, scheduler.State(state)
+	return one, err
+}
+
+// readInserted tells what stands of tasks that an insert did not return: stored by an earlier execution, or not.
+const readInserted = `
+SELECT t.id, t.state, t.created_at FROM tasks t
+WHERE t.region = $1::crdb_internal_region AND t.id = ANY ($2::uuid[])`
+
+// readKeys tells which tasks idempotency keys stand for.
+const readKeys = `
+SELECT k.tenant, k.key, k.fingerprint, k.task_region, k.task_id, COALESCE(t.state, 0)
+FROM (SELECT $1::crdb_internal_region AS region, u.* FROM unnest($2::text[], $3::text[]) AS u (tenant, key) OFFSET 0) x
+JOIN idempotency_keys k ON k.region = x.region AND k.tenant = x.tenant AND k.key = x.key
+LEFT JOIN tasks t ON t.region = x.region AND t.id = k.task_id`
+
+type standingKey struct {
+	tenant, key string
+	fingerprint []byte
+	ref         scheduler.Ref
+	state       scheduler.State
+}
+
+// insertAnswers completes what the insert returned with what it did not.
+func (s *Store) insertAnswers(ctx context.Context, in scheduler.Insert, stored map[scheduler.ID]scheduler.Inserted, twins map[int]int) (
+	[]scheduler.Inserted, error,
+) {
+	var missing []scheduler.ID
+	var tenants, keys []string
+	for i := range in.Tasks {
+		t := &in.Tasks[i]
+		if _, here := stored[t.ID]; here {
+			continue
+		}
+		if t.IdempotencyKey != "" {
+			tenants, keys = append(tenants, t.Tenant), append(keys, t.IdempotencyKey)
+		}
+		missing = append(missing, t.ID)
+	}
+	standing := map[[2]string]standingKey{}
+	if len(missing) > 0 {
+		got, err := rows(ctx, s.hot, "read inserted tasks", readInserted, scanInserted, in.Region, uuids(missing))
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range got {
+			stored[one.ID] = one
+		}
+		found, err := s.standingKeys(ctx, in.Region, tenants, keys)
+		if err != nil {
+			return nil, err
+		}
+		standing = found
+	}
+	answers := make([]scheduler.Inserted, len(in.Tasks))
+	for i := range in.Tasks {
+		t := &in.Tasks[i]
+		one, here := stored[t.ID]
+		key, keyed := standing[[2]string{t.Tenant, t.IdempotencyKey}]
+		_, twin := twins[i]
+		switch {
+		case here && !twin:
+		case t.IdempotencyKey != "" && keyed && key.ref.ID != t.ID:
+			one = keyAnswer(t, &key)
+		case t.State == scheduler.Running:
+			one = scheduler.Inserted{Verdict: scheduler.InsertSessionOver}
+		default:
+			return nil, fmt.Errorf("insert %s: %w: neither stored nor refused", t.Ref, scheduler.ErrUnavailable)
+		}
+		one.ID = t.ID
+		answers[i] = one
+	}
+	return answers, nil
+}
+
+func keyAnswer(t *scheduler.Task, key *standingKey) scheduler.Inserted {
+	one := scheduler.Inserted{Verdict: scheduler.InsertDuplicate, Existing: key.ref, State: key.state}
+	if !bytes.Equal(key.fingerprint, t.Fingerprint) {
+		one.Verdict = scheduler.InsertKeyReused
+	}
+	return one
+}
+
+func (s *Store) standingKeys(ctx context.Context, region string, tenants, keys []string) (map[[2]string]standingKey, error) {
+	standing := map[[2]string]standingKey{}
+	if len(keys) == 0 {
+		return standing, nil
+	}
+	got, err := rows(ctx, s.hot, "read idempotency keys", readKeys, func(row pgx.CollectableRow) (standingKey, error) {
+		var k standingKey
+		var raw [16]byte
+		var state int16
+		err := row.Scan(&k.tenant, &k.key, &k.fingerprint, &k.ref.Region, &raw, &state)
+		k.ref.ID, k.state = raw, scheduler.State(state)
+		return k, err
+	}, region, tenants, keys)
+	for _, k := range got {
+		standing[[2]string{k.tenant, k.key}] = k
+	}
+	return standing, err
+}

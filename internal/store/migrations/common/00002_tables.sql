@@ -1,0 +1,139 @@
+-- +goose NO TRANSACTION
+-- +goose Up
+CREATE TABLE tasks (
+    region           crdb_internal_region NOT NULL,
+    id               UUID NOT NULL,
+    shard            SMALLINT NOT NULL,
+    tier             SMALLINT NOT NULL,
+    state            SMALLINT NOT NULL,
+    class            SMALLINT NOT NULL,
+    counted          SMALLINT NOT NULL DEFAULT 0,
+    worker_losses    SMALLINT NOT NULL DEFAULT 0,
+    suspect          BOOLEAN NOT NULL DEFAULT false,
+    cancel_requested BOOLEAN NOT NULL DEFAULT false,
+    attempt          BIGINT NOT NULL DEFAULT 0,
+    tolerance_us     BIGINT NOT NULL,
+    created_at       TIMESTAMPTZ NOT NULL,
+    due              TIMESTAMPTZ NOT NULL,
+    ready_at         TIMESTAMPTZ,
+    run_at           TIMESTAMPTZ,
+    start_by         TIMESTAMPTZ,
+    wake_at          TIMESTAMPTZ,
+    started_at       TIMESTAMPTZ,
+    ended_at         TIMESTAMPTZ,
+    session_id       UUID,
+    worker_id        UUID,
+    effect_key       UUID,
+    tenant           TEXT NOT NULL,
+    kind             TEXT NOT NULL,
+    content_type     TEXT,
+    trace_parent     TEXT,
+    idempotency_key  TEXT,
+    spec             JSONB,
+    payload          BYTEA,
+    result           BYTEA,
+    result_type      TEXT,
+    failure          JSONB,
+    PRIMARY KEY (region, id),
+    CONSTRAINT tasks_state CHECK (state BETWEEN 1 AND 8 AND tier BETWEEN 1 AND 3),
+    CONSTRAINT tasks_counts CHECK (counted BETWEEN 0 AND attempt AND worker_losses BETWEEN 0 AND counted),
+    CONSTRAINT tasks_scheduled CHECK (state <> 1 OR (wake_at IS NOT NULL AND run_at IS NOT NULL)),
+    CONSTRAINT tasks_ready CHECK (state <> 2 OR ready_at IS NOT NULL),
+    CONSTRAINT tasks_running CHECK (state <> 3 OR (
+        session_id IS NOT NULL AND worker_id IS NOT NULL AND started_at IS NOT NULL AND attempt > 0 AND wake_at IS NULL)),
+    CONSTRAINT tasks_ended CHECK ((state >= 5) = (ended_at IS NOT NULL)),
+    CONSTRAINT tasks_ended_asleep CHECK (state < 5 OR wake_at IS NULL),
+    CONSTRAINT tasks_result CHECK (result IS NULL OR state = 5),
+    CONSTRAINT tasks_times CHECK (
+        due BETWEEN '1970-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00'
+        AND (wake_at IS NULL OR wake_at BETWEEN '1970-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00')),
+    CONSTRAINT tasks_sizes CHECK (
+        (payload IS NULL OR octet_length(payload) <= 262144) AND (result IS NULL OR octet_length(result) <= 262144))
+);
+CREATE INDEX tasks_by_ready ON tasks (region, shard, tenant, tier, class, due, id) WHERE state = 2;
+CREATE INDEX tasks_by_session ON tasks (region, session_id, id) WHERE state = 3;
+CREATE INDEX tasks_by_wake ON tasks (region, shard, wake_at, id) WHERE wake_at IS NOT NULL;
+CREATE INDEX tasks_dead ON tasks (region, tenant, ended_at, id) WHERE state = 6;
+CREATE INDEX tasks_by_tenant ON tasks (region, tenant, created_at, id);
+
+-- Attempts that did not simply succeed.
+CREATE TABLE task_attempts (
+    region     crdb_internal_region NOT NULL,
+    task_id    UUID NOT NULL,
+    number     BIGINT NOT NULL,
+    worker_id  UUID,
+    started_at TIMESTAMPTZ,
+    ended_at   TIMESTAMPTZ NOT NULL,
+    failure    JSONB NOT NULL,
+    counted    BOOLEAN NOT NULL,
+    PRIMARY KEY (region, task_id, number)
+);
+
+CREATE TABLE task_checkpoints (
+    region   crdb_internal_region NOT NULL,
+    task_id  UUID NOT NULL,
+    attempt  BIGINT NOT NULL,
+    seq      BIGINT NOT NULL,
+    data     BYTEA NOT NULL,
+    saved_at TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (region, task_id)
+);
+
+-- Kept in the tenant's home region, so that a key has one scope for all regions.
+CREATE TABLE idempotency_keys (
+    region      crdb_internal_region NOT NULL,
+    tenant      TEXT NOT NULL,
+    key         TEXT NOT NULL,
+    fingerprint BYTEA NOT NULL,
+    task_region TEXT NOT NULL,
+    task_id     UUID NOT NULL,
+    created_at  TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (region, tenant, key)
+);
+
+CREATE TABLE sessions (
+    region     crdb_internal_region NOT NULL,
+    id         UUID NOT NULL,
+    address    TEXT NOT NULL,
+    started_at TIMESTAMPTZ NOT NULL,
+    expires_at TIMESTAMPTZ NOT NULL,
+    ended_at   TIMESTAMPTZ,
+    PRIMARY KEY (region, id)
+);
+
+-- What each write batch accepted, ended and purged, counted with the write itself.
+CREATE TABLE ledger (
+    region   crdb_internal_region NOT NULL,
+    batch    UUID NOT NULL,
+    tenant   TEXT NOT NULL,
+    tier     SMALLINT NOT NULL,
+    accepted BIGINT NOT NULL,
+    ended    BIGINT NOT NULL,
+    purged   BIGINT NOT NULL,
+    at       TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (region, batch, tenant, tier)
+);
+
+CREATE TABLE tenants (
+    name        TEXT NOT NULL,
+    home_region TEXT NOT NULL,
+    weight      DOUBLE PRECISION NOT NULL,
+    paused      BOOLEAN NOT NULL DEFAULT false,
+    created_at  TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (name),
+    CONSTRAINT tenants_weight CHECK (weight BETWEEN 0.01 AND 1000)
+);
+
+CREATE TABLE api_keys (
+    id         TEXT NOT NULL,
+    hash       BYTEA NOT NULL,
+    scope      SMALLINT NOT NULL,
+    tenant     TEXT,
+    kinds      TEXT[],
+    note       TEXT NOT NULL,
+    created_at TIMESTAMPTZ NOT NULL,
+    revoked_at TIMESTAMPTZ,
+    PRIMARY KEY (id),
+    UNIQUE (hash),
+    CONSTRAINT api_keys_scope CHECK (scope BETWEEN 1 AND 3 AND (scope = 1) = (tenant IS NOT NULL))
+);
