@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Tenant is who submits work. Times and rates are per second over all regions.
+// Tenant is who submits work. Its limits count over all regions together.
 type Tenant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A letter, then up to 62 of a-z 0-9 -, not ending in a dash. Never changes.

@@ -51,6 +51,9 @@ func labels(n int) map[string]string {
 // taskID is a handle as the API prints it.
 const taskID = "eu.00a1b2c3d4e5f6g7h8j9k0m1n2"
 
+// workerID is a worker instance as the API prints it.
+const workerID = "9b2c4f1e-8a3d-4c5b-9e7f-0a1b2c3d4e5f"
+
 func TestRules(t *testing.T) {
 	day := 24 * time.Hour
 	cases := []struct {
@@ -93,7 +96,10 @@ func TestRules(t *testing.T) {
 			submit(func(s *errandv1.TaskSpec) { s.Useless = &errandv1.TaskSpec_StartWithin{StartWithin: durationpb.New(0)} }),
 			"spec.start_within",
 		},
-		{"timeout too short", submit(func(s *errandv1.TaskSpec) { s.AttemptTimeout = durationpb.New(99 * time.Millisecond) }), "spec.attempt_timeout"},
+		{
+			"timeout too short",
+			submit(func(s *errandv1.TaskSpec) { s.AttemptTimeout = durationpb.New(99 * time.Millisecond) }), "spec.attempt_timeout",
+		},
 		{"longest timeout", submit(func(s *errandv1.TaskSpec) { s.AttemptTimeout = durationpb.New(7 * day) }), ""},
 		{"timeout too long", submit(func(s *errandv1.TaskSpec) { s.AttemptTimeout = durationpb.New(7*day + 1) }), "spec.attempt_timeout"},
 		{"no attempts", submit(func(s *errandv1.TaskSpec) { s.MaxAttempts = proto.Int32(0) }), "spec.max_attempts"},
@@ -101,12 +107,14 @@ func TestRules(t *testing.T) {
 		{"no losses", submit(func(s *errandv1.TaskSpec) { s.MaxWorkerLosses = proto.Int32(0) }), "spec.max_worker_losses"},
 		{
 			"multiplier is not a number",
-			submit(func(s *errandv1.TaskSpec) { s.RetryPolicy = &errandv1.RetryPolicy{Multiplier: math.NaN()} }), "spec.retry_policy.multiplier",
+			submit(func(s *errandv1.TaskSpec) { s.RetryPolicy = &errandv1.RetryPolicy{Multiplier: math.NaN()} }),
+			"spec.retry_policy.multiplier",
 		},
 		{"default multiplier", submit(func(s *errandv1.TaskSpec) { s.RetryPolicy = &errandv1.RetryPolicy{} }), ""},
 		{
 			"shrinking backoff",
-			submit(func(s *errandv1.TaskSpec) { s.RetryPolicy = &errandv1.RetryPolicy{Multiplier: 0.5} }), "spec.retry_policy.multiplier",
+			submit(func(s *errandv1.TaskSpec) { s.RetryPolicy = &errandv1.RetryPolicy{Multiplier: 0.5} }),
+			"spec.retry_policy.multiplier",
 		},
 		{"key too long", submit(func(s *errandv1.TaskSpec) { s.IdempotencyKey = strings.Repeat("k", 256) }), "spec.idempotency_key"},
 		{"same parent twice", submit(func(s *errandv1.TaskSpec) { s.Parents = []string{taskID, taskID} }), "spec.parents"},
@@ -123,28 +131,34 @@ func TestRules(t *testing.T) {
 		{"largest page", &errandv1.ListTasksRequest{PageSize: 500}, ""},
 		{"page too large", &errandv1.ListTasksRequest{PageSize: 501}, "page_size"},
 		{"negative page", &errandv1.ListTasksRequest{PageSize: -1}, "page_size"},
-		{"state that no task has", &errandv1.ListTasksRequest{Filter: &errandv1.TaskFilter{States: []errandv1.TaskState{0}}}, "filter.states[0]"},
+		{"state that no task has", &errandv1.ListTasksRequest{
+			Filter: &errandv1.TaskFilter{States: []errandv1.TaskState{0}},
+		}, "filter.states[0]"},
 		{
 			"mask of what cannot change",
 			&errandv1.UpdateTaskRequest{TaskId: taskID, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"kind"}}}, "update_mask",
 		},
 		{"explain nothing", &errandv1.ExplainTaskRequest{}, "subject"},
-		{"complete without an outcome", &errandv1.CompleteTaskRequest{TaskId: taskID, Attempt: 1, Worker: "9b2c4f1e-8a3d-4c5b-9e7f-0a1b2c3d4e5f"}, "outcome"},
+		{"complete without an outcome", &errandv1.CompleteTaskRequest{TaskId: taskID, Attempt: 1, Worker: workerID}, "outcome"},
 		{"complete without a result", &errandv1.CompleteTaskRequest{
-			TaskId: taskID, Attempt: 1, Worker: "9b2c4f1e-8a3d-4c5b-9e7f-0a1b2c3d4e5f",
+			TaskId: taskID, Attempt: 1, Worker: workerID,
 			Outcome: &errandv1.CompleteTaskRequest_Succeeded{Succeeded: &errandv1.Result{}},
 		}, ""},
 		{"complete with too much", &errandv1.CompleteTaskRequest{
-			TaskId: taskID, Attempt: 1, Worker: "9b2c4f1e-8a3d-4c5b-9e7f-0a1b2c3d4e5f",
+			TaskId: taskID, Attempt: 1, Worker: workerID,
 			Outcome: &errandv1.CompleteTaskRequest_Succeeded{Succeeded: &errandv1.Result{Data: make([]byte, 256<<10+1)}},
 		}, "succeeded"},
-		{"register", &errandv1.Register{Protocol: 1, WorkerInstance: make([]byte, 16), Kinds: []*errandv1.KindSlots{{Kind: "email", Slots: 1}}}, ""},
+		{"register", &errandv1.Register{
+			Protocol: 1, WorkerInstance: make([]byte, 16), Kinds: []*errandv1.KindSlots{{Kind: "email", Slots: 1}},
+		}, ""},
 		{"register no kinds", &errandv1.Register{Protocol: 1, WorkerInstance: make([]byte, 16)}, "kinds"},
 		{"register a short instance", &errandv1.Register{Protocol: 1, WorkerInstance: make([]byte, 15)}, "worker_instance"},
 		{"tenant's name ends in a dash", &errandv1.CreateTenantRequest{Name: "acme-"}, "name"},
 		{"weight of nothing", &errandv1.CreateTenantRequest{Name: "acme", Weight: proto.Float64(0)}, "weight"},
 		{"no scope", &errandv1.CreateKeyRequest{}, "scope"},
-		{"schedule without a task", &errandv1.CreateScheduleRequest{Name: "nightly", Spec: &errandv1.ScheduleSpec{Expression: "@daily"}}, "spec.task"},
+		{"schedule without a task", &errandv1.CreateScheduleRequest{
+			Name: "nightly", Spec: &errandv1.ScheduleSpec{Expression: "@daily"},
+		}, "spec.task"},
 	}
 	validator, err := protovalidate.New(protovalidate.WithFailFast())
 	if err != nil {

@@ -202,7 +202,7 @@ type Heartbeat struct {
 	Seq uint64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	// The worker's own monotonic clock in nanoseconds; opaque to the scheduler, which only sends it back.
 	SentAt int64 `protobuf:"varint,2,opt,name=sent_at,json=sentAt,proto3" json:"sent_at,omitempty"`
-	// Attempts that it runs now, for a cheap look whether both sides mean the same.
+	// Attempts that it runs now, for a cheap look whether both sides mean the same. Not used in this release.
 	Running       int32 `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -408,13 +408,13 @@ type WorkRequest struct {
 	Finished []*Finished `protobuf:"bytes,3,rep,name=finished,proto3" json:"finished,omitempty"`
 	// At the interval that the scheduler named.
 	Heartbeat *Heartbeat `protobuf:"bytes,4,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"`
-	// It wants no more work, and will finish or hand back what it runs. Register again to take work again.
+	// It wants no more work, and will finish or hand back what it runs. There is no way back for this instance.
 	Drain bool `protobuf:"varint,5,opt,name=drain,proto3" json:"drain,omitempty"`
 	// It holds nothing and goes.
 	Goodbye bool `protobuf:"varint,6,opt,name=goodbye,proto3" json:"goodbye,omitempty"`
 	// News of attempts that run. Not kept in this release.
 	Progress []*Progress `protobuf:"bytes,7,rep,name=progress,proto3" json:"progress,omitempty"`
-	// Checkpoints of attempts that run, each answered by an ack with its seq. NOT_YET_AVAILABLE in this release: never answered.
+	// Checkpoints of attempts that run, each answered by an ack with its seq. Not kept and not answered in this release.
 	Checkpoints   []*Checkpoint `protobuf:"bytes,8,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -163,9 +163,11 @@ type Registered struct {
 	Protocol int32 `protobuf:"varint,5,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	// Most bytes of one WorkRequest. 0 means 8 MiB.
 	MaxMessageBytes int64 `protobuf:"varint,6,opt,name=max_message_bytes,json=maxMessageBytes,proto3" json:"max_message_bytes,omitempty"`
-	// Of what the worker holds: attempts that are known at once to be its own still. The others are settled later.
+	// Of what the worker holds: attempts that are known at once to be its own still. The others are settled
+	// later. Not filled in this release.
 	Resumed []*Token `protobuf:"bytes,7,rep,name=resumed,proto3" json:"resumed,omitempty"`
-	// Of what the worker holds: attempts that are known at once not to be its own any more. Others may follow in stops.
+	// Of what the worker holds: attempts that are known at once not to be its own any more. Others may
+	// follow in stops. Not filled in this release.
 	Lost          []*Token `protobuf:"bytes,8,rep,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
