@@ -1,0 +1,258 @@
+package errand
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/cenkalti/backoff/v5"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	errandv1 "github.com/errandhq/errand/proto/errand/v1"
+	"github.com/errandhq/errand/proto/errand/v1/errandv1connect"
+)
+
+// Bounds of the client.
+const (
+	// BatchMax is the most tasks of one SubmitMany.
+	BatchMax = 1000
+
+	callTriesMax  = 8
+	callPauseMin  = 50 * time.Millisecond
+	callPauseMax  = 2 * time.Second
+	waitSlice     = 30 * time.Second // one long poll of a wait
+	listPageSize  = 200
+	callTimeLimit = 15 * time.Second // of one try, unless the context is shorter
+)
+
+// Client submits tasks and asks about them. It is safe for concurrent use.
+type Client struct {
+	services []errandv1connect.TaskServiceClient
+	current  atomic.Int64 // the scheduler that answered last
+}
+
+// NewClient returns a client. It does not connect before the first call.
+func NewClient(cfg Config) (*Client, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	c := &Client{}
+	hc := cfg.client()
+	for _, url := range cfg.URLs {
+		c.services = append(c.services, errandv1connect.NewTaskServiceClient(hc, url, clientOptions(cfg.Key)...))
+	}
+	return c, nil
+}
+
+func clientOptions(key string) []connect.ClientOption {
+	return []connect.ClientOption{
+		connect.WithInterceptors(&authorize{key}),
+		connect.WithSendCompression(""), connect.WithAcceptCompression("gzip", nil, nil),
+	}
+}
+
+// authorize sends the key with every call.
+type authorize struct{ key string }
+
+func (a *authorize) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		a.set(req.Header())
+		return next(ctx, req)
+	}
+}
+
+func (a *authorize) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
+		conn := next(ctx, spec)
+		a.set(conn.RequestHeader())
+		return conn
+	}
+}
+
+func (a *authorize) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return next
+}
+
+func (a *authorize) set(h http.Header) { h.Set("Authorization", "Bearer "+a.key) }
+
+// Submitted says that a task is durable.
+type Submitted struct {
+	ID      string // the task that stands for the submission
+	State   State
+	Existed bool // its idempotency key stood for this task already: nothing new was stored
+}
+
+// Submit stores a task and returns when it is durable. Errors are of type *[Error]; ErrOutcomeUnknown means that the task may
+// be stored: submit it again with an idempotency key, or look at Error.TaskID later.
+func (c *Client) Submit(ctx context.Context, spec Spec) (Submitted, error) {
+	req := &errandv1.SubmitTaskRequest{Spec: spec.message()}
+	resp, err := call(ctx, c, spec.IdempotencyKey != "", func(ctx context.Context, s errandv1connect.TaskServiceClient) (*errandv1.SubmitTaskResponse, error) {
+		return s.SubmitTask(ctx, req)
+	})
+	if err != nil {
+		return Submitted{}, err
+	}
+	return submittedOf(resp), nil
+}
+
+func submittedOf(m *errandv1.SubmitTaskResponse) Submitted {
+	return Submitted{ID: m.GetTaskId(), State: State(m.GetState()), Existed: m.GetExisted()}
+}
+
+// Outcome is what became of one task of a batch: it is durable, or Err says why not.
+type Outcome struct {
+	Submitted
+	Err error
+}
+
+// SubmitMany stores many tasks, at most BatchMax, and returns one outcome each, in order. The error is about the call as a
+// whole. The batch is sent again by itself only when every task has an idempotency key.
+func (c *Client) SubmitMany(ctx context.Context, specs []Spec) ([]Outcome, error) {
+	req := &errandv1.SubmitTasksRequest{Specs: make([]*errandv1.TaskSpec, len(specs))}
+	keyed := true
+	for i := range specs {
+		req.Specs[i] = specs[i].message()
+		keyed = keyed && specs[i].IdempotencyKey != ""
+	}
+	resp, err := call(ctx, c, keyed, func(ctx context.Context, s errandv1connect.TaskServiceClient) (*errandv1.SubmitTasksResponse, error) {
+		return s.SubmitTasks(ctx, req)
+	})
+	if err != nil {
+		return nil, err
+	}
+	outcomes := make([]Outcome, len(resp.GetOutcomes()))
+	for i, o := range resp.GetOutcomes() {
+		if e := o.GetError(); e != nil {
+			outcomes[i].Err = errorOfItem(e)
+			continue
+		}
+		outcomes[i].Submitted = submittedOf(o.GetAccepted())
+	}
+	return outcomes, nil
+}
+
+// Get returns a task as it stands.
+func (c *Client) Get(ctx context.Context, id string) (Task, error) {
+	resp, err := call(ctx, c, true, func(ctx context.Context, s errandv1connect.TaskServiceClient) (*errandv1.GetTaskResponse, error) {
+		return s.GetTask(ctx, &errandv1.GetTaskRequest{TaskId: id})
+	})
+	if err != nil {
+		return Task{}, err
+	}
+	return taskOf(resp.GetTask()), nil
+}
+
+// Wait returns the task when it has ended, or the context's error.
+func (c *Client) Wait(ctx context.Context, id string) (Task, error) {
+	for {
+		slice := waitSlice
+		if deadline, has := ctx.Deadline(); has {
+			slice = max(min(slice, time.Until(deadline)-time.Second), 0)
+		}
+		resp, err := call(ctx, c, true, func(ctx context.Context, s errandv1connect.TaskServiceClient) (*errandv1.WaitTaskResponse, error) {
+			return s.WaitTask(ctx, &errandv1.WaitTaskRequest{TaskId: id, Timeout: durationpb.New(slice)})
+		})
+		if err != nil {
+			return Task{}, err
+		}
+		if resp.GetEnded() {
+			return taskOf(resp.GetTask()), nil
+		}
+		if err := ctx.Err(); err != nil {
+			return taskOf(resp.GetTask()), err
+		}
+	}
+}
+
+// Filter says which tasks are meant; empty parts match everything.
+type Filter struct {
+	States        []State
+	Kinds         []string
+	Labels        map[string]string
+	CreatedAfter  time.Time
+	CreatedBefore time.Time
+}
+
+// List walks the tasks that a filter matches, newest first, without payloads and results. It ends with an error when a page
+// cannot be had.
+func (c *Client) List(ctx context.Context, f Filter) iter.Seq2[Task, error] {
+	filter := &errandv1.TaskFilter{Kinds: f.Kinds, Labels: f.Labels, CreatedAfter: stamp(f.CreatedAfter), CreatedBefore: stamp(f.CreatedBefore)}
+	for _, s := range f.States {
+		filter.States = append(filter.States, errandv1.TaskState(s))
+	}
+	return func(yield func(Task, error) bool) {
+		req := &errandv1.ListTasksRequest{Filter: filter, PageSize: listPageSize}
+		for {
+			resp, err := call(ctx, c, true, func(ctx context.Context, s errandv1connect.TaskServiceClient) (*errandv1.ListTasksResponse, error) {
+				return s.ListTasks(ctx, req)
+			})
+			if err != nil {
+				yield(Task{}, err)
+				return
+			}
+			for _, m := range resp.GetTasks() {
+				if !yield(taskOf(m), nil) {
+					return
+				}
+			}
+			if req.PageToken = resp.GetNextPageToken(); req.PageToken == "" {
+				return
+			}
+		}
+	}
+}
+
+// CancelAnswer says what a cancel did.
+type CancelAnswer struct {
+	State    State // Canceled, Running (its worker is being told), or the end it had reached before
+	Accepted bool  // false when it had ended before: nothing was changed
+}
+
+// Cancel asks to cancel a task.
+func (c *Client) Cancel(ctx context.Context, id, reason string) (CancelAnswer, error) {
+	resp, err := call(ctx, c, true, func(ctx context.Context, s errandv1connect.TaskServiceClient) (*errandv1.CancelTaskResponse, error) {
+		return s.CancelTask(ctx, &errandv1.CancelTaskRequest{TaskId: id, Reason: reason})
+	})
+	if err != nil {
+		return CancelAnswer{}, err
+	}
+	return CancelAnswer{State: State(resp.GetState()), Accepted: resp.GetAccepted()}, nil
+}
+
+// call tries schedulers in turn. An error that says "nothing was stored, try again" is always followed by another try; one
+// that leaves the outcome open only when the call is safe to repeat.
+func call[R any](ctx context.Context, c *Client, repeatable bool, f func(context.Context, errandv1connect.TaskServiceClient) (R, error)) (R, error) {
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval, pause.RandomizationFactor = callPauseMin, callPauseMax, 0.5
+	result, err := backoff.Retry(ctx, func() (R, error) {
+		at := c.current.Load()
+		tryCtx, cancel := context.WithTimeout(ctx, callTimeLimit+waitSlice)
+		defer cancel()
+		r, err := f(tryCtx, c.services[int(at)%len(c.services)])
+		if err == nil {
+			return r, nil
+		}
+		e := errorOf(err)
+		if !e.retryable(repeatable) {
+			return r, backoff.Permanent(e)
+		}
+		c.current.CompareAndSwap(at, at+1)
+		return r, e
+	}, backoff.WithBackOff(pause), backoff.WithMaxTries(callTriesMax))
+	var permanent *backoff.PermanentError
+	if errors.As(err, &permanent) {
+		err = permanent.Err
+	}
+	if err != nil {
+		var known *Error
+		if !errors.As(err, &known) {
+			err = fmt.Errorf("errand: %w", err)
+		}
+	}
+	return result, err
+}
