@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/errandhq/errand/internal/api"
+	"github.com/errandhq/errand/internal/hints"
+	"github.com/errandhq/errand/internal/store"
+	"github.com/errandhq/errand/scheduler"
+	"github.com/errandhq/errand/scheduler/engine"
+)
+
+// serveCmd runs a scheduler instance.
+type serveCmd struct {
+	Region string `help:"The region of this instance: a-z 0-9 -." default:"local"`
+	Listen string `help:"Address of the one port for everything: HOST:PORT." default:"127.0.0.1:7070"`
+	Store  string `help:"URL of PostgreSQL or CockroachDB." required:"" placeholder:"URL"`
+	Redis  string `help:"URL of the region's Redis; none is fine, things are noticed a little later then." placeholder:"URL"`
+
+	Advertise  string `help:"URL at which the region's other instances reach this one. Default from --listen." placeholder:"URL"`
+	PeerSecret string `help:"Secret that the deployment's instances share; without one they do not talk to each other."`
+	TLSCert    string `help:"File with the server's certificate." placeholder:"FILE"`
+	TLSKey     string `help:"File with its key." placeholder:"FILE"`
+	ClientCA   string `help:"File with the authorities of client certificates; clients must then have one." placeholder:"FILE"`
+
+	ShutdownGrace time.Duration `help:"How long a polite end may take." default:"15s"`
+	PrintConfig   bool          `help:"Print the settings in force, and stop."`
+
+	Timing timingSettings `embed:"" group:"Timing"`
+	logSettings
+}
+
+// timingSettings are the times of the protocol between store, schedulers and workers; see docs/operations for what must hold.
+type timingSettings struct {
+	SessionTTL    time.Duration `help:"How long an instance lives without renewing its session." default:"6s"`
+	SessionRenew  time.Duration `help:"How often it renews; at most a third of the TTL." default:"2s"`
+	SessionMargin time.Duration `help:"How much less than the TTL it trusts its session." default:"1.5s"`
+	ReattachGrace time.Duration `help:"How long the attempts of an ended session wait for their workers." default:"6s"`
+	WorkerLease   time.Duration `help:"How long a silent worker keeps its attempts." default:"10s"`
+	Heartbeat     time.Duration `help:"How often workers say that they live; at most a third of the lease." default:"3s"`
+}
+
+func (t *timingSettings) timing() scheduler.Timing {
+	timing := scheduler.DefaultTiming()
+	timing.SessionTTL, timing.Renewal, timing.Margin = t.SessionTTL, t.SessionRenew, t.SessionMargin
+	timing.ReattachGrace, timing.WorkerLease, timing.Heartbeat = t.ReattachGrace, t.WorkerLease, t.Heartbeat
+	return timing
+}
+
+// Validate checks the settings together.
+func (c *serveCmd) Validate() error {
+	if !scheduler.ValidName(c.Region) {
+		return fmt.Errorf("--region: %q: a letter, then letters, digits and dashes, at most 63", c.Region)
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		return errors.New("--tls-cert and --tls-key go together")
+	}
+	if c.ClientCA != "" && c.TLSCert == "" {
+		return errors.New("--client-ca needs --tls-cert and --tls-key")
+	}
+	return c.Timing.timing().Validate()
+}
+
+// Run serves until the context ends.
+func (c *serveCmd) Run(ctx context.Context) error {
+	if c.PrintConfig {
+		return c.printConfig()
+	}
+	log := c.logger().With("region", c.Region)
+	st, err := store.Open(ctx, store.Config{URL: c.Store})
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	listener, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	return c.serve(ctx, log, st, listener)
+}
+
+func (c *serveCmd) printConfig() error {
+	shown := *c
+	if shown.PeerSecret != "" {
+		shown.PeerSecret = "(set)"
+	}
+	raw, err := yaml.Marshal(map[string]any{
+		"region": shown.Region, "listen": shown.Listen, "store": redactURL(shown.Store), "redis": redactURL(shown.Redis),
+		"advertise": shown.Advertise, "peer-secret": shown.PeerSecret, "tls-cert": shown.TLSCert, "tls-key": shown.TLSKey,
+		"client-ca": shown.ClientCA, "shutdown-grace": shown.ShutdownGrace.String(), "session-ttl": shown.Timing.SessionTTL.String(),
+		"session-renew": shown.Timing.SessionRenew.String(), "session-margin": shown.Timing.SessionMargin.String(),
+		"reattach-grace": shown.Timing.ReattachGrace.String(), "worker-lease": shown.Timing.WorkerLease.String(),
+		"heartbeat": shown.Timing.Heartbeat.String(), "log-level": shown.LogLevel.String(), "log-format": shown.LogFormat,
+	})
+	if err != nil {
+		return err
+	}
+	_, err = os.Stdout.Write(raw)
+	return err
+}
+
+// serve wires the instance together: store, engine, edge.
+func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, st *store.Store, listener net.Listener) error {
+	timing := c.Timing.timing()
+	eng := engine.New(engine.Config{
+		Region: c.Region, Address: c.advertised(listener), Timing: timing,
+		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Observe: logObserver{log},
+	})
+	var bus *hints.Bus
+	var publish engine.Hints
+	if c.Redis != "" {
+		var err error
+		if bus, err = hints.Open(c.Redis, c.Region, log); err != nil {
+			return err
+		}
+		defer func() { _ = bus.Close() }() // nothing is lost with it
+		publish = bus
+	}
+	shell := engine.NewShell(eng, st, api.NewPeers(peerClient(), c.PeerSecret), publish)
+	handler, err := api.Handler(api.Config{
+		Region: c.Region, PeerSecret: c.PeerSecret, Scheduler: shell, Peer: shell, Workers: shell,
+		Tasks: st, Tenants: st, Keys: st, Auditor: st, Ready: func() error { return ready(shell, timing) }, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	server, err := c.server(handler)
+	if err != nil {
+		return err
+	}
+
+	group, ctx := errgroup.WithContext(ctx)
+	stopServing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	group.Go(func() error { // first the engine says goodbye, then the port closes
+		defer stop()
+		return shell.Run(ctx, c.ShutdownGrace)
+	})
+	group.Go(func() error {
+		if c.TLSCert != "" {
+			return ignoreClosed(server.ServeTLS(listener, c.TLSCert, c.TLSKey))
+		}
+		return ignoreClosed(server.Serve(listener))
+	})
+	group.Go(func() error {
+		<-stopServing.Done()
+		return closeServer(server)
+	})
+	if bus != nil {
+		group.Go(func() error {
+			return bus.Run(stopServing, func(h []engine.Hint) { shell.Post(engine.Hinted{Hints: h}) })
+		})
+	}
+	log.Info("serving", "listen", listener.Addr().String(), "store", st.Dialect().String(), "version", version)
+	err = group.Wait()
+	log.Info("stopped")
+	return err
+}
+
+func (c *serveCmd) server(handler http.Handler) (*http.Server, error) {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	s := &http.Server{
+		Handler: handler, Protocols: protocols, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 10_000, SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
+	}
+	if c.ClientCA != "" {
+		pool, err := certPool(c.ClientCA)
+		if err != nil {
+			return nil, err
+		}
+		s.TLSConfig = &tls.Config{ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12}
+	}
+	return s, nil
+}
+
+// advertised is where the region's other instances reach this one.
+func (c *serveCmd) advertised(l net.Listener) string {
+	if c.Advertise != "" {
+		return c.Advertise
+	}
+	scheme := "http://"
+	if c.TLSCert != "" {
+		scheme = "https://"
+	}
+	return scheme + l.Addr().String()
+}
+
+// ready tells why this instance cannot do its work, nil when it can.
+func ready(shell *engine.Shell, timing scheduler.Timing) error {
+	st := shell.Status()
+	switch {
+	case st.Stopping:
+		return errors.New("stopping")
+	case !st.Opened:
+		return errors.New("no session yet: the store has not answered")
+	case !st.Trusted:
+		return fmt.Errorf("the session is not trusted: the store has not answered a renewal for %v", timing.SessionTTL-timing.Margin)
+	}
+	return nil
+}
+
+func closeServer(s *http.Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	if err := s.Shutdown(ctx); err != nil {
+		return s.Close()
+	}
+	return nil
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+func peerClient() *http.Client {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Client{Transport: &http.Transport{Protocols: protocols, IdleConnTimeout: time.Minute}}
+}
+
+// logObserver tells the log what an engine does.
+type logObserver struct{ log *slog.Logger }
+
+// Batch is not logged.
+func (logObserver) Batch(string, int) {}
+
+// Claims is not logged.
+func (logObserver) Claims(int, int) {}
+
+// Rows is not logged.
+func (logObserver) Rows(string, int) {}
+
+// StatementFailed is logged.
+func (o logObserver) StatementFailed(write string, tries int, err error) {
+	o.log.Warn("a statement failed and is tried again", "statement", write, "tries", tries, "error", err)
+}
+
+// Event is logged.
+func (o logObserver) Event(message string, args ...any) { o.log.Info(message, args...) }
