@@ -60,7 +60,7 @@ type Worker struct {
 	box        outbox
 	region     string
 	draining   bool
-	leaving    bool // everything is told: the end of the connection is the end of the worker
+	leaving    bool          // everything is told: the end of the connection is the end of the worker
 	handBack   chan struct{} // closed to end the drain's grace at once
 	once       sync.Once
 	idle       chan struct{} // signaled when the last attempt has returned
