@@ -245,6 +245,18 @@ func (logObserver) Batch(string, int) {}
 // Claims is not logged.
 func (logObserver) Claims(int, int) {}
 
+// Started is not logged.
+func (logObserver) Started(scheduler.Tier, time.Duration, time.Duration) {}
+
+// Ended is not logged.
+func (logObserver) Ended(scheduler.Tier, scheduler.State, time.Duration) {}
+
+// Submitted is not logged.
+func (logObserver) Submitted(string, time.Duration) {}
+
+// Note is logged.
+func (o logObserver) Note(message string, args ...any) { o.log.Info(message, args...) }
+
 // Rows is not logged.
 func (logObserver) Rows(string, int) {}
 

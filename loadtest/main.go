@@ -1,0 +1,30 @@
+// Command loadtest measures Errand from outside, with real processes: what survives which fault, and how fast it is. It uses
+// the public SDK and API only.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+type cli struct {
+	Crash  crashCmd  `cmd:"" help:"Kill, stop and cut things under load, and count what is lost or done twice."`
+	Worker workerCmd `cmd:"" hidden:"" help:"A worker of the scenarios."`
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	var c cli
+	command := kong.Parse(&c, kong.Name("loadtest"), kong.BindTo(ctx, (*context.Context)(nil)))
+	err := command.Run()
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "loadtest:", err)
+		os.Exit(1)
+	}
+}
