@@ -65,9 +65,9 @@ func askDialect(ctx context.Context, cfg *pgx.ConnConfig) (Dialect, error) {
 	return dialectOf(ctx, conn)
 }
 
-// migrationsFor merges the common files with the dialect's.
+// migrationsFor merges the shared files with the dialect's.
 func migrationsFor(d Dialect) (fs.FS, error) {
-	common, err := fs.Sub(migrations, "migrations/common")
+	shared, err := fs.Sub(migrations, "migrations/shared")
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func migrationsFor(d Dialect) (fs.FS, error) {
 	if err != nil {
 		return nil, err
 	}
-	return merged{common, own}, nil
+	return merged{shared, own}, nil
 }
 
 // merged is two flat folders as one.
