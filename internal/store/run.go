@@ -73,6 +73,7 @@ func again(ctx context.Context, f func() error) error {
 // rows runs one statement that is its own transaction and scans every row it returns.
 func rows[T any](ctx context.Context, pool *pgxpool.Pool, what, sql string, scan func(pgx.CollectableRow) (T, error), args ...any) ([]T, error) {
 	var got []T
+	ctx = named(ctx, what)
 	err := again(ctx, func() error {
 		result, err := pool.Query(ctx, sql, args...)
 		if err != nil {

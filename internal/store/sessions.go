@@ -108,6 +108,7 @@ func (s *Store) EndExpired(ctx context.Context, region string, by scheduler.Sess
 
 // exec runs a statement that returns nothing.
 func (s *Store) exec(ctx context.Context, what, sql string, args ...any) error {
+	ctx = named(ctx, what)
 	return translate(what, again(ctx, func() error {
 		_, err := s.control.Exec(ctx, sql, args...)
 		return err

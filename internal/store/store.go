@@ -27,6 +27,9 @@ type Config struct {
 	Control int
 	// General is the number of connections for lists, lookups and administration. Default 6.
 	General int
+	// Trace is told of every execution of a statement: its fixed name (sometimes followed by one more word: an id or a name),
+	// how long it took from the connection's point of view, and its error. It must not wait. Nil is told nothing.
+	Trace func(what string, took time.Duration, err error)
 }
 
 // Bounds of connections.
@@ -75,7 +78,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		{&s.general, orDefault(cfg.General, generalDefault), generalLimit, false},
 	}
 	for _, p := range pools {
-		if *p.pool, err = openPool(ctx, cfg.URL, d, p.size, p.limit, p.indexed); err != nil {
+		if *p.pool, err = openPool(ctx, cfg, d, p.size, p.limit, p.indexed); err != nil {
 			s.Close()
 			return nil, err
 		}
@@ -83,14 +86,17 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-func openPool(ctx context.Context, url string, d Dialect, size int, limit string, indexed bool) (*pgxpool.Pool, error) {
-	cfg, err := pgxpool.ParseConfig(url)
+func openPool(ctx context.Context, to Config, d Dialect, size int, limit string, indexed bool) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(to.URL)
 	if err != nil {
 		return nil, fmt.Errorf("the store's URL: %w", err)
 	}
 	cfg.MaxConns = int32(size)
 	cfg.MaxConnLifetime, cfg.MaxConnLifetimeJitter, cfg.MaxConnIdleTime = connLifetime, connLifeJitter, connIdle
 	cfg.ConnConfig.ConnectTimeout = connectTimeout
+	if to.Trace != nil {
+		cfg.ConnConfig.Tracer = tracer(to.Trace)
+	}
 	params := cfg.ConnConfig.RuntimeParams
 	params["application_name"] = applicationName
 	params["statement_timeout"] = limit

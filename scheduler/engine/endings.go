@@ -106,6 +106,9 @@ func (e *Engine) endingSettled(asked *scheduler.Ending, stands *scheduler.Ended,
 
 	_, stray := e.endings.strays[asked.Token]
 	delete(e.endings.strays, asked.Token)
+	if stands.Verdict == scheduler.Won && !row.ID.IsZero() {
+		e.observe.Ended(row.Tier, stands.State, e.storeNow().Sub(row.StartedAt))
+	}
 	switch {
 	case stands.Verdict != scheduler.Won:
 		return

@@ -212,6 +212,7 @@ func (e *Engine) flush() {
 		e.hints = nil
 	}
 	if len(e.ended) > 0 {
+		e.observe.Rows("ended", len(e.ended))
 		e.emit(TasksEnded{IDs: e.ended})
 		e.ended = nil
 	}

@@ -121,7 +121,7 @@ func (e *Engine) renewed(st *statement, answer any, err error) {
 	first := !s.opened
 	s.opened = true
 	if first {
-		e.observe.Event("session opened", "session", s.id)
+		e.observe.Note("session opened", "session", s.id)
 		e.attachHeld()
 	}
 	e.learnSessions(renewal)
@@ -199,5 +199,5 @@ func (e *Engine) setLanes(owners []regions.Owner) {
 	e.core.Step(scheduler.LanesChanged{Mine: mine})
 	e.timers.retain(mine)
 	e.refill.restart()
-	e.observe.Event("serving lanes", "lanes", len(shards))
+	e.observe.Note("serving lanes", "lanes", len(shards))
 }

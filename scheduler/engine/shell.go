@@ -130,6 +130,9 @@ func (s *Shell) take() []Input {
 // Status is the engine's picture, at most a quarter of a second old while it turns.
 func (s *Shell) Status() Status { return *s.status.Load() }
 
+// Clock is the local clock on which the times of [Status] are.
+func (s *Shell) Clock() time.Duration { return time.Since(s.start) }
+
 // StoreNow estimates the store's clock; before the first session it is this machine's.
 func (s *Shell) StoreNow() time.Time {
 	st := s.Status()

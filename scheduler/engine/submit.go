@@ -33,6 +33,7 @@ type ticket struct {
 	outcomes []SubmitOutcome
 	settled  []bool
 	open     int
+	at       time.Duration // when it came
 }
 
 func newSubmits(inFlight int) submits {
@@ -47,7 +48,7 @@ func (s *submits) waiting() int { return len(s.urgent.pending) + len(s.others.pe
 
 // submit queues new tasks, or refuses all of them when too many wait already.
 func (e *Engine) submit(in SubmitAsked) {
-	t := &ticket{outcomes: make([]SubmitOutcome, len(in.Tasks)), settled: make([]bool, len(in.Tasks)), open: len(in.Tasks)}
+	t := &ticket{outcomes: make([]SubmitOutcome, len(in.Tasks)), settled: make([]bool, len(in.Tasks)), open: len(in.Tasks), at: e.local}
 	var refusal error
 	switch {
 	case e.stopping:
@@ -59,7 +60,7 @@ func (e *Engine) submit(in SubmitAsked) {
 		for i := range t.outcomes {
 			t.outcomes[i].Err = refusal
 		}
-		e.emit(SubmitAnswered{Ticket: in.Ticket, Outcomes: t.outcomes})
+		e.answerTicket(in.Ticket, t, "refused")
 		return
 	}
 	e.submits.tickets[in.Ticket] = t
@@ -142,8 +143,12 @@ func (e *Engine) inserted(q *queue, batch []newTask, s *statement, answer any, e
 	e.finish(s)
 	answers := answer.([]scheduler.Inserted)
 	var ready []scheduler.ReadyRow
+	accepted := 0
 	for i := range answers {
 		n, a := &batch[i], &answers[i]
+		if a.Verdict == scheduler.InsertStored {
+			accepted++
+		}
 		if n.task.State == scheduler.Running {
 			e.eagerAnswered(n, a)
 		}
@@ -159,6 +164,7 @@ func (e *Engine) inserted(q *queue, batch []newTask, s *statement, answer any, e
 		}
 		e.settleSubmit(n, a)
 	}
+	e.observe.Rows("accepted", accepted)
 	if len(ready) > 0 {
 		e.offer(ready)
 	}
@@ -194,8 +200,13 @@ func (e *Engine) answerSubmit(n *newTask, outcome SubmitOutcome) {
 	t.settled[n.index] = true
 	if t.open--; t.open == 0 {
 		delete(e.submits.tickets, n.ticket)
-		e.emit(SubmitAnswered{Ticket: n.ticket, Outcomes: t.outcomes})
+		e.answerTicket(n.ticket, t, "answered")
 	}
+}
+
+func (e *Engine) answerTicket(id Ticket, t *ticket, outcome string) {
+	e.observe.Submitted(outcome, e.local-t.at)
+	e.emit(SubmitAnswered{Ticket: id, Outcomes: t.outcomes})
 }
 
 // withdrawSubmit answers a ticket with what is known now.
@@ -218,7 +229,7 @@ func (e *Engine) withdrawSubmit(id Ticket) {
 		}
 	}
 	delete(e.submits.tickets, id)
-	e.emit(SubmitAnswered{Ticket: id, Outcomes: t.outcomes})
+	e.answerTicket(id, t, "withdrawn")
 }
 
 // insertFailed tries a batch again until the store says what stands, or finds the row that it will not take.

@@ -1,0 +1,58 @@
+package telemetry
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+)
+
+// statementNames are the store's names for its statements. A test compares them with its source.
+var statementNames = []string{
+	"insert tasks", "read inserted tasks", "read idempotency keys", "claim tasks", "read claimed tasks", "read payloads",
+	"end succeeded attempts", "end attempts", "read ended tasks", "attach attempts", "wake tasks", "expire tasks",
+	"read moved tasks", "cancel tasks", "read canceled tasks", "discover groups", "refill groups", "read timed rows",
+	"read running rows", "read orphaned rows", "open session", "renew session", "list sessions", "end session",
+	"end expired sessions", "read task", "read task states", "read attempts of", "list tasks", "create tenant", "update tenant",
+	"read tenant", "list tenants", "create key", "look up key", "list keys", "revoke key", "audit",
+}
+
+// statements records what the store's statements take.
+type statements struct {
+	took     metric.Float64Histogram
+	failed   metric.Int64Counter
+	tookOf   labels[metric.RecordOption]
+	failedOf labels[metric.AddOption]
+}
+
+func newStatements(meter metric.Meter) (*statements, error) {
+	b := builder{meter: meter}
+	s := &statements{
+		took:   b.seconds("errand.store", "What an execution of a statement took, without the wait for a connection.", callSeconds),
+		failed: b.counter("errand.store.errors", "Executions of a statement that ended in an error, repeated ones included."),
+		tookOf: newLabels(recording, "statement"), failedOf: newLabels(adding, "statement"),
+	}
+	for _, name := range statementNames {
+		value := strings.ReplaceAll(name, " ", "_")
+		s.tookOf.of[name] = options(recording, "statement", value)
+		s.failedOf.of[name] = options(adding, "statement", value)
+	}
+	return s, b.err
+}
+
+// Statement records one execution of a statement of the store; it is the store's Trace. what is a name of the fixed set, or
+// one followed by another word (an id, a tenant), which is left out; everything else is counted as other.
+func (t *Telemetry) Statement(what string, took time.Duration, err error) {
+	s, ctx := t.statements, context.Background()
+	name := what
+	if s.tookOf.of[name] == nil {
+		if end := strings.LastIndexByte(what, ' '); end > 0 {
+			name = what[:end]
+		}
+	}
+	s.took.Record(ctx, seconds(took), s.tookOf.value(name)...)
+	if err != nil {
+		s.failed.Add(ctx, 1, s.failedOf.value(name)...)
+	}
+}
