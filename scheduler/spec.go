@@ -1,10 +1,10 @@
 package scheduler
 
 import (
-	"encoding/binary"
-	"hash/fnv"
 	"slices"
 	"time"
+
+	"github.com/errandhq/errand/internal/txsql"
 )
 
 // Defaults and limits of what a submitter may ask for.
@@ -86,20 +86,5 @@ func (c Class) Hash() int16 { return int16(uint16(c)) }
 
 // ClassOf hashes what decides where a task may start: its kind and its allowed regions.
 func ClassOf(kind string, spec *Spec) Class {
-	h := fnv.New64a()
-	writePart(h, kind)
-	if len(spec.AllowedRegions) > 0 {
-		for _, region := range slices.Sorted(slices.Values(spec.AllowedRegions)) {
-			writePart(h, region)
-		}
-	}
-	return Class(h.Sum64())
-}
-
-// writePart hashes a text with its length, so that no two lists of parts look alike.
-func writePart(h interface{ Write([]byte) (int, error) }, part string) {
-	var size [4]byte
-	binary.LittleEndian.PutUint32(size[:], uint32(len(part)))
-	_, _ = h.Write(size[:]) // a hash never fails
-	_, _ = h.Write([]byte(part))
+	return Class(txsql.ClassOf(kind, slices.Sorted(slices.Values(spec.AllowedRegions))...))
 }

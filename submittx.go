@@ -1,0 +1,222 @@
+package errand
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"regexp"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/errandhq/errand/internal/txsql"
+)
+
+// TxScope says whose task is submitted and where: who has the database's credentials is trusted to say so.
+type TxScope struct {
+	Region string // the region of the schedulers that serve this store
+	Tenant string
+}
+
+// Bounds of a transactional submit; the API has the same.
+const (
+	txPayloadMax = 256 << 10
+	txKeyMax     = 255
+)
+
+var kindPattern = regexp.MustCompile(`^[a-z][a-z0-9._-]{0,62}$`)
+
+// SubmitTx stores a task in the caller's own transaction, when the caller's tables share a database with Errand's store: the
+// task is there when, and only when, the transaction commits. It returns the task's handle.
+//
+// It is never urgent: schedulers find it when they look at their lanes next, within some seconds. With an idempotency key that
+// stands for a task already, nothing is stored and Existed is set; a key of another request is ErrKeyReused.
+func SubmitTx(ctx context.Context, tx pgx.Tx, scope TxScope, spec Spec) (Submitted, error) {
+	if err := checkTx(scope, &spec); err != nil {
+		return Submitted{}, err
+	}
+	id, err := newTaskID()
+	if err != nil {
+		return Submitted{}, err
+	}
+	args, state, err := insertArgs(scope, &spec, id)
+	if err != nil {
+		return Submitted{}, err
+	}
+	sql := txsql.InsertTasks
+	if spec.IdempotencyKey != "" {
+		sql = txsql.InsertKeyedTasks
+	}
+	rows, err := tx.Query(ctx, sql, args...)
+	if err != nil {
+		return Submitted{}, fmt.Errorf("errand: submit in a transaction: %w", err)
+	}
+	stored := 0
+	for rows.Next() {
+		stored++
+	}
+	if err := rows.Err(); err != nil {
+		return Submitted{}, fmt.Errorf("errand: submit in a transaction: %w", err)
+	}
+	if stored == 1 {
+		return Submitted{ID: handle(scope.Region, id), State: state}, nil
+	}
+	return standingTx(ctx, tx, scope, &spec)
+}
+
+// readKey tells which task an idempotency key stands for.
+const readKey = `
+SELECT k.fingerprint, k.task_region, k.task_id, COALESCE(t.state, 0) FROM idempotency_keys k
+LEFT JOIN tasks t ON t.region = k.region AND t.id = k.task_id
+WHERE k.region = $1::crdb_internal_region AND k.tenant = $2::text AND k.key = $3::text`
+
+func standingTx(ctx context.Context, tx pgx.Tx, scope TxScope, spec *Spec) (Submitted, error) {
+	var print []byte
+	var region string
+	var id [16]byte
+	var state int16
+	err := tx.QueryRow(ctx, readKey, scope.Region, scope.Tenant, spec.IdempotencyKey).Scan(&print, &region, &id, &state)
+	if err != nil {
+		return Submitted{}, fmt.Errorf("errand: submit in a transaction: %w", err)
+	}
+	got := Submitted{ID: handle(region, id), State: State(state), Existed: true}
+	if string(print) != string(fingerprint(spec)) {
+		return got, fmt.Errorf("%w: it stands for %s", ErrKeyReused, got.ID)
+	}
+	return got, nil
+}
+
+func checkTx(scope TxScope, spec *Spec) error {
+	bad := func(field, why string) error { return fmt.Errorf("%w: %s: %s", ErrInvalid, field, why) }
+	switch {
+	case scope.Region == "":
+		return bad("Region", "must be set")
+	case scope.Tenant == "":
+		return bad("Tenant", "must be set")
+	case !kindPattern.MatchString(spec.Kind):
+		return bad("Kind", "a letter, then up to 62 of a-z 0-9 . _ -")
+	case len(spec.Payload) > txPayloadMax:
+		return bad("Payload", "at most 256 KiB")
+	case spec.Tier == Urgent:
+		return bad("Tier", "a task in a transaction cannot be urgent: submit it after the commit")
+	case spec.Tier < 0 || spec.Tier > Deferrable:
+		return bad("Tier", "unknown")
+	case len(spec.IdempotencyKey) > txKeyMax:
+		return bad("IdempotencyKey", "at most 255 bytes")
+	case spec.DelayTolerance < 0 || spec.Delay < 0 || spec.StartWithin < 0 || spec.AttemptTimeout < 0 || spec.MaxAttempts < 0:
+		return bad("Spec", "no time or number may be negative")
+	}
+	return nil
+}
+
+// storedSpec is the form in which the store keeps what few tasks set.
+type storedSpec struct {
+	AttemptTimeout  time.Duration     `json:"attempt_timeout,omitempty"`
+	MaxAttempts     int               `json:"max_attempts,omitempty"`
+	MaxWorkerLosses int               `json:"max_worker_losses,omitempty"`
+	Retry           *storedRetry      `json:"retry,omitempty"`
+	Exclusive       bool              `json:"exclusive,omitempty"`
+	Labels          map[string]string `json:"labels,omitempty"`
+}
+
+type storedRetry struct {
+	Initial      time.Duration `json:"initial,omitempty"`
+	Max          time.Duration `json:"max,omitempty"`
+	Multiplier   float64       `json:"multiplier,omitempty"`
+	NonRetryable []string      `json:"non_retryable,omitempty"`
+}
+
+var defaultTolerance = map[Tier]time.Duration{Standard: time.Minute, Deferrable: 24 * time.Hour}
+
+func insertArgs(scope TxScope, spec *Spec, id [16]byte) ([]any, State, error) {
+	stored := storedSpec{
+		AttemptTimeout: spec.AttemptTimeout, MaxAttempts: spec.MaxAttempts, MaxWorkerLosses: spec.MaxWorkerLosses,
+		Exclusive: spec.Exclusive, Labels: spec.Labels,
+	}
+	if r := spec.Retry; r.Initial != 0 || r.Max != 0 || r.Multiplier != 0 || len(r.NonRetryable) > 0 {
+		if math.IsNaN(r.Multiplier) || math.IsInf(r.Multiplier, 0) {
+			return nil, 0, fmt.Errorf("%w: Retry.Multiplier: must be a finite number", ErrInvalid)
+		}
+		stored.Retry = &storedRetry{r.Initial, r.Max, r.Multiplier, r.NonRetryable}
+	}
+	raw, err := json.Marshal(stored)
+	if err != nil {
+		return nil, 0, err
+	}
+	var specText *string
+	if text := string(raw); text != "{}" {
+		specText = &text
+	}
+	tier := spec.Tier
+	if tier == 0 {
+		tier = Standard
+	}
+	tolerance := spec.DelayTolerance
+	if tolerance == 0 {
+		tolerance = defaultTolerance[tier]
+	}
+	now := time.Now()
+	runAt, startBy := moment(spec.RunAt, spec.Delay, now), moment(spec.StartBy, spec.StartWithin, now)
+	state := Ready
+	if runAt != nil && runAt.After(now) {
+		state = Scheduled
+	} else {
+		runAt = nil
+	}
+	args := []any{
+		scope.Region, [16]byte{}, id, [][16]byte{id}, []int16{int16(id[0])}, []int16{int16(tier)}, []int16{int16(state)},
+		[]int16{int16(uint16(txsql.ClassOf(spec.Kind)))}, []int64{tolerance.Microseconds()}, []*time.Time{runAt}, []*time.Time{startBy},
+		[]*[16]byte{nil}, []*[16]byte{nil}, []string{scope.Tenant}, []string{spec.Kind}, []*string{optional(spec.ContentType)},
+		[]*string{nil}, []*string{specText}, [][]byte{spec.Payload},
+	}
+	if spec.IdempotencyKey != "" {
+		args = append(args, []string{spec.IdempotencyKey}, [][]byte{fingerprint(spec)})
+	}
+	return args, state, nil
+}
+
+func moment(at time.Time, in time.Duration, now time.Time) *time.Time {
+	if !at.IsZero() {
+		return &at
+	}
+	if in > 0 {
+		t := now.Add(in)
+		return &t
+	}
+	return nil
+}
+
+func optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// fingerprint is the same as the API's: a key may be used again over either way.
+func fingerprint(spec *Spec) []byte {
+	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(spec.message())
+	if err != nil { // invalid UTF-8: the store refuses it anyway
+		return nil
+	}
+	sum := sha256.Sum256(raw)
+	return sum[:]
+}
+
+// newTaskID makes an id in a lane drawn by chance: lane, milliseconds, randomness.
+func newTaskID() ([16]byte, error) {
+	var id [16]byte
+	if _, err := rand.Read(id[:]); err != nil {
+		return id, fmt.Errorf("errand: the system has no randomness: %w", err)
+	}
+	id[0] %= txsql.ShardsPerRegion
+	var ms [8]byte
+	binary.BigEndian.PutUint64(ms[:], uint64(time.Now().UnixMilli()))
+	copy(id[1:7], ms[2:])
+	return id, nil
+}
