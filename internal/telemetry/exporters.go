@@ -103,8 +103,9 @@ func (t *Telemetry) startTraces(ctx context.Context, who *resource.Resource) err
 	if err != nil || autoexport.IsNoneSpanExporter(exporter) {
 		return err
 	}
-	provider := sdktrace.NewTracerProvider(sdktrace.WithResource(who), sdktrace.WithBatcher(exporter))
-	t.ends = append(t.ends, provider.Shutdown)
+	to := newSpans(exporter)
+	provider := sdktrace.NewTracerProvider(sdktrace.WithResource(who), sdktrace.WithBatcher(to))
+	t.ends = append(t.ends, func(ctx context.Context) error { return to.end(ctx, provider) })
 	otel.SetTracerProvider(provider)
 	return nil
 }

@@ -13,8 +13,8 @@ var statementNames = []string{
 	"insert tasks", "read inserted tasks", "read idempotency keys", "claim tasks", "read claimed tasks", "read payloads",
 	"end succeeded attempts", "end attempts", "read ended tasks", "attach attempts", "wake tasks", "expire tasks",
 	"read moved tasks", "cancel tasks", "read canceled tasks", "discover groups", "refill groups", "read timed rows",
-	"read running rows", "read orphaned rows", "open session", "renew session", "list sessions", "end session",
-	"end expired sessions", "read task", "read task states", "read attempts of", "list tasks", "create tenant", "update tenant",
+	"read running rows", "read orphaned rows", "renew session", "list sessions", "end session", "end expired sessions",
+	"purge sessions", "read task", "read task states", "read attempts of", "list tasks", "create tenant", "update tenant",
 	"read tenant", "list tenants", "create key", "look up key", "list keys", "revoke key", "audit",
 }
 
