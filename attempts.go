@@ -8,6 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	errandv1 "github.com/errandhq/errand/proto/errand/v1"
@@ -60,7 +65,13 @@ func (w *Worker) attempt(id attemptID, a *errandv1.Assignment) *Attempt {
 
 // handle runs one handler to its end and reports it, unless the attempt was lost meanwhile.
 func (w *Worker) handle(ctx context.Context, id attemptID, r *running, h Handler, a *Attempt) {
+	ctx, span := traced(ctx, a)
 	result, err := run(ctx, h, a)
+	if err != nil {
+		span.RecordError(err)
+		span.SetStatus(codes.Error, "")
+	}
+	span.End()
 	cause := context.Cause(ctx)
 	r.cancel(nil)
 	w.mu.Lock()
@@ -221,4 +232,15 @@ func (w *Worker) stopExclusive() {
 			r.cancel(ErrLost)
 		}
 	}
+}
+
+// traced continues the submitter's trace, so that a task can be followed from submit to handler across processes. Without a
+// tracer in this process the submitter's context is still there for what the handler calls.
+func traced(ctx context.Context, a *Attempt) (context.Context, trace.Span) {
+	if a.TraceParent != "" {
+		ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": a.TraceParent})
+	}
+	return otel.Tracer("github.com/errandhq/errand").Start(ctx, "run "+a.Kind, trace.WithSpanKind(trace.SpanKindConsumer),
+		trace.WithAttributes(attribute.String("errand.task", a.TaskID), attribute.Int64("errand.attempt", a.Number),
+			attribute.String("errand.tenant", a.Tenant)))
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/errandhq/errand/internal/api"
 	"github.com/errandhq/errand/internal/hints"
 	"github.com/errandhq/errand/internal/store"
+	"github.com/errandhq/errand/internal/telemetry"
 	"github.com/errandhq/errand/scheduler"
 	"github.com/errandhq/errand/scheduler/engine"
 )
@@ -36,6 +37,7 @@ type serveCmd struct {
 	ClientCA   string `help:"File with the authorities of client certificates; clients must then have one." placeholder:"FILE"`
 
 	ShutdownGrace time.Duration `help:"How long a polite end may take." default:"15s"`
+	MetricsListen string        `help:"Address of the Prometheus endpoint /metrics: HOST:PORT. Default none." placeholder:"ADDR"`
 	PrintConfig   bool          `help:"Print the settings in force, and stop."`
 
 	Timing timingSettings `embed:"" group:"Timing"`
@@ -78,8 +80,20 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if c.PrintConfig {
 		return c.printConfig()
 	}
-	log := c.logger().With("region", c.Region)
-	st, err := store.Open(ctx, store.Config{URL: c.Store})
+	base := c.logger().With("region", c.Region)
+	tel, err := telemetry.Start(ctx, telemetry.Config{
+		ServiceName: "errand", ServiceVersion: version, Region: c.Region, MetricsAddr: c.MetricsListen, Log: base,
+	})
+	if err != nil {
+		return err
+	}
+	log := tel.Logger(base)
+	defer func() {
+		if err := tel.Shutdown(context.WithoutCancel(ctx)); err != nil {
+			log.Warn("the last telemetry could not be sent", "error", err)
+		}
+	}()
+	st, err := store.Open(ctx, store.Config{URL: c.Store, Trace: tel.Statement})
 	if err != nil {
 		return err
 	}
@@ -88,7 +102,7 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	return c.serve(ctx, log, st, listener)
+	return c.serve(ctx, log, tel, st, listener)
 }
 
 func (c *serveCmd) printConfig() error {
@@ -98,7 +112,7 @@ func (c *serveCmd) printConfig() error {
 	}
 	raw, err := yaml.Marshal(map[string]any{
 		"region": shown.Region, "listen": shown.Listen, "store": redactURL(shown.Store), "redis": redactURL(shown.Redis),
-		"advertise": shown.Advertise, "peer-secret": shown.PeerSecret, "tls-cert": shown.TLSCert, "tls-key": shown.TLSKey,
+		"advertise": shown.Advertise, "metrics-listen": shown.MetricsListen, "peer-secret": shown.PeerSecret, "tls-cert": shown.TLSCert, "tls-key": shown.TLSKey,
 		"client-ca": shown.ClientCA, "shutdown-grace": shown.ShutdownGrace.String(), "session-ttl": shown.Timing.SessionTTL.String(),
 		"session-renew": shown.Timing.SessionRenew.String(), "session-margin": shown.Timing.SessionMargin.String(),
 		"reattach-grace": shown.Timing.ReattachGrace.String(), "worker-lease": shown.Timing.WorkerLease.String(),
@@ -112,11 +126,15 @@ func (c *serveCmd) printConfig() error {
 }
 
 // serve wires the instance together: store, engine, edge.
-func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, st *store.Store, listener net.Listener) error {
+func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, tel *telemetry.Telemetry, st *store.Store, listener net.Listener) error {
 	timing := c.Timing.timing()
+	observer, err := tel.Observer(log)
+	if err != nil {
+		return err
+	}
 	eng := engine.New(engine.Config{
 		Region: c.Region, Address: c.advertised(listener), Timing: timing,
-		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Observe: logObserver{log},
+		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Observe: observer,
 	})
 	var bus *hints.Bus
 	var publish engine.Hints
@@ -129,6 +147,9 @@ func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, st *store.Store,
 		publish = bus
 	}
 	shell := engine.NewShell(eng, st, api.NewPeers(peerClient(), c.PeerSecret), publish)
+	if err := errors.Join(tel.WatchInstance(shell), tel.WatchPools(st.Pools)); err != nil {
+		return err
+	}
 	handler, err := api.Handler(api.Config{
 		Region: c.Region, PeerSecret: c.PeerSecret, Scheduler: shell, Peer: shell, Workers: shell,
 		Tasks: st, Tenants: st, Keys: st, Auditor: st, Ready: func() error { return ready(shell, timing) }, Log: log,
@@ -235,35 +256,3 @@ func peerClient() *http.Client {
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Client{Transport: &http.Transport{Protocols: protocols, IdleConnTimeout: time.Minute}}
 }
-
-// logObserver tells the log what an engine does.
-type logObserver struct{ log *slog.Logger }
-
-// Batch is not logged.
-func (logObserver) Batch(string, int) {}
-
-// Claims is not logged.
-func (logObserver) Claims(int, int) {}
-
-// Started is not logged.
-func (logObserver) Started(scheduler.Tier, time.Duration, time.Duration) {}
-
-// Ended is not logged.
-func (logObserver) Ended(scheduler.Tier, scheduler.State, time.Duration) {}
-
-// Submitted is not logged.
-func (logObserver) Submitted(string, time.Duration) {}
-
-// Note is logged.
-func (o logObserver) Note(message string, args ...any) { o.log.Info(message, args...) }
-
-// Rows is not logged.
-func (logObserver) Rows(string, int) {}
-
-// StatementFailed is logged.
-func (o logObserver) StatementFailed(write string, tries int, err error) {
-	o.log.Warn("a statement failed and is tried again", "statement", write, "tries", tries, "error", err)
-}
-
-// Event is logged.
-func (o logObserver) Event(message string, args ...any) { o.log.Info(message, args...) }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/goccy/go-yaml"
+
+	"github.com/errandhq/errand/internal/telemetry"
 )
 
 // errUsage means that settings do not fit together.
@@ -71,9 +73,5 @@ type logSettings struct {
 }
 
 func (l *logSettings) logger() *slog.Logger {
-	opts := &slog.HandlerOptions{Level: l.LogLevel}
-	if l.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, opts))
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, opts))
+	return telemetry.NewLogger(os.Stderr, l.LogLevel, telemetry.Format(l.LogFormat))
 }
