@@ -187,6 +187,7 @@ func (e *Engine) settleSubmit(n *newTask, a *scheduler.Inserted) {
 		outcome.Ref, outcome.Existed = a.Existing, true
 	case scheduler.InsertKeyReused:
 		outcome.Ref, outcome.Err = a.Existing, ErrKeyReused
+	default: // stored: the reference is its own
 	}
 	e.answerSubmit(n, outcome)
 }
