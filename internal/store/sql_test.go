@@ -1,0 +1,200 @@
+package store
+
+import (
+	"context"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/errandhq/errand/internal/testdb"
+)
+
+// forbidden is what CockroachDB refuses, or what protects nothing there: the one SQL text must do without.
+var forbidden = []struct {
+	pattern *regexp.Regexp
+	why     string
+}{
+	{regexp.MustCompile(`(?i)\bSKIP\s+LOCKED\b`), "skips free rows on CockroachDB, and is no queue by itself"},
+	{regexp.MustCompile(`(?i)\bpg_(try_)?advisory`), "advisory locks protect nothing on CockroachDB"},
+	{regexp.MustCompile(`(?i)\b(LISTEN|NOTIFY|pg_notify)\b`), "does not exist on CockroachDB"},
+	{regexp.MustCompile(`(?i)\b(SERIAL|BIGSERIAL|SEQUENCE|GENERATED)\b`), "ids come from the client"},
+	{regexp.MustCompile(`(?i)\bFOR\s+(UPDATE|SHARE|NO\s+KEY)`), "no locks: every write is guarded"},
+	{regexp.MustCompile(`(?i)\bCREATE\s+(TYPE|FUNCTION|TRIGGER)\b`), "SMALLINT and CHECK instead; no code in the database"},
+	{regexp.MustCompile(`(?i)\bCONCURRENTLY\b`), "does not exist on CockroachDB"},
+	{regexp.MustCompile(`(?i)\b(INCLUDE|STORING)\s*\(`), "INCLUDE here, STORING there: neither"},
+	{regexp.MustCompile(`(?i)\bINT(EGER)?\b`), "64 bits there and 32 here: SMALLINT or BIGINT"},
+	{regexp.MustCompile(`(?i)\bSAVEPOINT\b`), "a lost-write bug in some versions"},
+	{regexp.MustCompile(`[a-z0-9_)\]]\s+/\s+[a-z0-9_($]`), "division of integers is decimal on CockroachDB"},
+	{regexp.MustCompile(`(?is)\b(UPDATE|DELETE)\b[^;]*\bLIMIT\b[^;]*$`), ""},
+}
+
+// statements finds the SQL constants and literals of this package and of internal/txsql.
+func statements(t *testing.T) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for _, dir := range []string{".", "../txsql"} {
+		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range files {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			set := token.NewFileSet()
+			file, err := parser.ParseFile(set, name, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				lit, is := n.(*ast.BasicLit)
+				if !is || lit.Kind != token.STRING {
+					return true
+				}
+				text, err := strconv.Unquote(lit.Value)
+				if err == nil && regexp.MustCompile(`(?m)^\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b`).MatchString(text) {
+					found[set.Position(lit.Pos()).String()] = text
+				}
+				return true
+			})
+		}
+	}
+	for _, pattern := range []string{"migrations/shared/*.sql", "migrations/postgres/*.sql", "migrations/cockroach/*.sql"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
+		}
+		for _, name := range files {
+			raw, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found[name] = string(raw)
+		}
+	}
+	return found
+}
+
+func TestOneTextForBothDatabases(t *testing.T) {
+	all := statements(t)
+	if len(all) < 30 {
+		t.Fatalf("%d statements found: the search is broken", len(all))
+	}
+	for where, sql := range all {
+		sql = regexp.MustCompile(`(?m)--.*$`).ReplaceAllString(sql, "")
+		for _, f := range forbidden {
+			if f.why != "" && f.pattern.MatchString(sql) {
+				t.Errorf("%s: %s: %s", where, f.pattern.FindString(sql), f.why)
+			}
+		}
+		if strings.Contains(sql, "crdb_internal_region") && regexp.MustCompile(`region = \$\d+(\s|$)`).MatchString(sql) {
+			t.Errorf("%s: a region is bound without its type", where)
+		}
+	}
+}
+
+// P10: every statement on a regional table binds the region, or joins it from a row source that does.
+func TestEveryStatementBindsTheRegion(t *testing.T) {
+	regional := regexp.MustCompile(`(?i)\b(FROM|UPDATE|JOIN|INTO)\s+(tasks|task_attempts|sessions|idempotency_keys|ledger)\b`)
+	for where, sql := range statements(t) {
+		if strings.HasSuffix(where, ".sql") || !regional.MatchString(sql) {
+			continue
+		}
+		if !strings.Contains(sql, "$1::crdb_internal_region") {
+			t.Errorf("%s: reads or writes a regional table without binding the region: it would ask every region", where)
+		}
+	}
+}
+
+// explained runs EXPLAIN for a statement as the hot pool would.
+func explained(t *testing.T, s *Store, sql string, args ...any) string {
+	t.Helper()
+	ctx := context.Background()
+	rows, err := s.hot.Query(ctx, "EXPLAIN "+sql, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var plan strings.Builder
+	for rows.Next() {
+		var line string
+		if err := rows.Scan(&line); err != nil {
+			t.Fatal(err)
+		}
+		plan.WriteString(line + "\n")
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatalf("%v\n%s", err, sql)
+	}
+	return plan.String()
+}
+
+// fill makes a table as it is in the middle of a life: a million rows, most of them ended.
+const fill = `
+INSERT INTO tasks (region, id, shard, tier, state, class, attempt, tolerance_us, created_at, due, ready_at, run_at, wake_at, started_at,
+    ended_at, session_id, worker_id, tenant, kind)
+SELECT 'eu', (lpad(to_hex(i % 16), 2, '0') || lpad(to_hex(i), 30, '0'))::uuid, i % 16, 2, s, 7, CASE WHEN s >= 3 THEN 1 ELSE 0 END, 60000000,
+    now() - i * INTERVAL '1 millisecond', now(), CASE WHEN s >= 2 THEN now() END, CASE WHEN s = 1 THEN now() END, CASE WHEN s = 1 THEN now() END,
+    CASE WHEN s >= 3 THEN now() END, CASE WHEN s >= 5 THEN now() END,
+    CASE WHEN s >= 3 THEN (lpad(to_hex(i % 3), 32, '0'))::uuid END, CASE WHEN s >= 3 THEN gen_random_uuid() END, 'tenant-' || (i % 50), 'k'
+FROM (SELECT i, CASE WHEN i % 100 < 95 THEN 5 WHEN i % 100 = 95 THEN 1 WHEN i % 100 < 98 THEN 3 ELSE 2 END AS s
+      FROM generate_series(1, $1::bigint) AS i) x`
+
+// hotStatements are the statements of scheduling, with the index that each must go by and arguments.
+func hotStatements() map[string]struct {
+	sql, index string
+	args       []any
+} {
+	id, ids := [16]byte{1}, [][16]byte{{1}, {2}}
+	type h = struct {
+		sql, index string
+		args       []any
+	}
+	return map[string]h{
+		"claim":    {claimTasks, "tasks_pkey", []any{"eu", id, ids, []int16{2, 2}, []int64{0, 0}, ids}},
+		"end":      {endSucceeded, "tasks_pkey", []any{"eu", id, ids, []int64{1, 1}, ids, [][]byte{nil, nil}, []*string{nil, nil}}},
+		"attach":   {attachTasks, "tasks_pkey", []any{"eu", id, ids, []int64{1, 1}, ids}},
+		"wake":     {wakeTasks, "tasks_pkey", []any{"eu", ids, []int64{1, 1}}},
+		"expire":   {expireTasks, "tasks_pkey", []any{"eu", id, ids}},
+		"cancel":   {cancelTasks, "tasks_pkey", []any{"eu", id, "acme", ids, `{"reason":"canceled"}`}},
+		"states":   {readStates, "tasks_pkey", []any{"eu", ids}},
+		"discover": {discoverGroups, "tasks_by_ready", []any{"eu", int16(3), "", int16(0), int16(0), int64(10)}},
+		"refill": {refillGroups, "tasks_by_ready", []any{
+			"eu", []int16{1, 2}, []string{"tenant-1"}, []int16{2}, []int16{7}, int64(100),
+		}},
+		"timed":   {readTimed, "tasks_by_wake", []any{"eu", []int16{1, 2}, int64(5_000_000), int64(100)}},
+		"running": {readRunning, "tasks_by_session", []any{"eu", id, [16]byte{}, int64(100)}},
+		"orphans": {readOrphans, "tasks_by_session", []any{"eu", []int16{1, 2}, int64(1), int64(100)}},
+	}
+}
+
+// A table just made has no statistics, and a grown one has others: on both every hot statement goes by its index, and none scans
+// the tasks. B53.
+func TestHotStatementsGoByTheirIndex(t *testing.T) {
+	s := open(t, testdb.ReadCommitted)
+	check := func(when string) {
+		t.Helper()
+		for name, h := range hotStatements() {
+			plan := explained(t, s, h.sql, h.args...)
+			if strings.Contains(plan, "Seq Scan on tasks") || !strings.Contains(plan, h.index) {
+				t.Errorf("%s, %s: does not go by %s:\n%s", name, when, h.index, plan)
+			}
+		}
+	}
+	check("on a fresh table")
+	ctx := context.Background()
+	if _, err := s.general.Exec(ctx, fill, int64(1_000_000)); err != nil {
+		t.Fatal(err)
+	}
+	check("with a million rows and no statistics")
+	if _, err := s.general.Exec(ctx, "ANALYZE tasks"); err != nil {
+		t.Fatal(err)
+	}
+	check("with a million rows, analyzed")
+}
