@@ -8,25 +8,25 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net"
+	"log/slog"
 	"net/http"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
 	"connectrpc.com/connect"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/errandhq/errand/internal/store"
 	errandv1 "github.com/errandhq/errand/proto/errand/v1"
+	"github.com/errandhq/errand/scheduler"
 )
 
 // Bounds of authentication.
 const (
 	keyCacheFor     = 5 * time.Second // a revoked key works no longer than this
+	keyStaleFor     = time.Minute     // with the store away, who was known stays known this long
 	keyCacheMax     = 10_000
-	loginFailures   = 20 // per address and window, then it is told to wait
-	loginWindow     = 10 * time.Second
-	loginAddrsMax   = 10_000
 	secretBytes     = 32
 	secretPrefix    = "errand_"
 	authLookupLimit = 2 * time.Second
@@ -36,17 +36,38 @@ const (
 type Principal struct {
 	KeyID  string
 	Scope  store.KeyScope
-	Tenant string
-	Kinds  []string
+	Tenant string   // for a tenant's key
+	Kinds  []string // for a pool key
 }
 
-type principalKey struct{}
+// caller is a principal with the way to ask whether it still is one.
+type caller struct {
+	Principal
+	hash secretHash
+	auth *authenticator
+}
 
-// principal returns who calls. Middleware has put it there; without it nobody calls.
+type callerKey struct{}
+
+// principal returns who calls. The door has put it there; without it nobody calls.
 func principal(ctx context.Context) Principal {
-	p, _ := ctx.Value(principalKey{}).(Principal)
-	return p
+	c, _ := ctx.Value(callerKey{}).(caller)
+	return c.Principal
 }
+
+// revoked returns an error when the credential of a long call has been revoked since. A store that is away revokes nobody.
+func revoked(ctx context.Context) error {
+	c, called := ctx.Value(callerKey{}).(caller)
+	if !called {
+		return unauthenticated("nobody calls")
+	}
+	if known, err := c.auth.lookup(ctx, c.hash); err == nil && !known.good {
+		return unauthenticated("the API key was revoked")
+	}
+	return nil
+}
+
+type secretHash [sha256.Size]byte
 
 // NewSecret makes the secret of a new key and its hash. The secret is shown once and kept nowhere.
 func NewSecret() (secret string, hash []byte) {
@@ -64,154 +85,120 @@ func HashSecret(secret string) []byte {
 	return sum[:]
 }
 
-// Authenticator turns credentials into principals.
-type Authenticator struct {
-	keys    Keys
-	failed  func(err error) // for logs; never sees a secret
-	now     func() time.Time
-	mu      sync.Mutex
-	cache   map[[sha256.Size]byte]cachedKey
-	logins  map[string]*loginCount
-	clients *connect.ErrorWriter
+// authenticator turns credentials into principals. It asks the store at most every keyCacheFor for a key, and once for all calls
+// that ask at the same time.
+type authenticator struct {
+	keys   Keys
+	logins *logins
+	log    *slog.Logger
+	now    func() time.Time
+	asking singleflight.Group
+	mu     sync.Mutex
+	cache  map[secretHash]knownKey
 }
 
-type cachedKey struct {
+// knownKey is what the store said of a credential.
+type knownKey struct {
 	principal Principal
 	good      bool
-	until     time.Time
+	asked     time.Time
 }
 
-type loginCount struct {
-	failures int
-	since    time.Time
+func newAuthenticator(keys Keys, logins *logins, log *slog.Logger) *authenticator {
+	return &authenticator{keys: keys, logins: logins, log: log, now: time.Now, cache: map[secretHash]knownKey{}}
 }
 
-// NewAuthenticator returns an authenticator over a store of keys. failed is told of lookups that did not work.
-func NewAuthenticator(keys Keys, failed func(error)) *Authenticator {
-	return &Authenticator{
-		keys: keys, failed: failed, now: time.Now,
-		cache: map[[sha256.Size]byte]cachedKey{}, logins: map[string]*loginCount{},
-		clients: connect.NewErrorWriter(),
+// only returns the door of a service: it lets through who has a good credential of one of the scopes, before anything of the
+// request is decoded. What stands behind a door can therefore not forget to ask.
+func (a *authenticator) only(scopes ...store.KeyScope) func(http.Handler) http.Handler {
+	clients := connect.NewErrorWriter()
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			who, err := a.authenticate(r)
+			if err == nil && !slices.Contains(scopes, who.Scope) {
+				err = problem(connect.CodePermissionDenied, errors.New("this API key may not do that"),
+					&errandv1.ErrorDetail{Reason: reasonForbidden})
+			}
+			if err != nil {
+				_ = clients.Write(w, r, err) // the client is gone when it fails
+				return
+			}
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, who)))
+		})
 	}
 }
 
-// Middleware lets through who has a good credential, before anything of the request is decoded.
-func (a *Authenticator) Middleware(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p, err := a.authenticate(r)
-		if err != nil {
-			_ = a.clients.Write(w, r, err) // the client is gone when it fails
-			return
+func (a *authenticator) authenticate(r *http.Request) (caller, error) {
+	secret, found := bearer(r)
+	hash := secretHash(HashSecret(secret))
+	if known, _ := a.cached(hash); !known.good {
+		if err := a.logins.check(r); err != nil {
+			return caller{}, err
 		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), principalKey{}, p)))
-	})
+	}
+	if !found {
+		return caller{}, a.logins.failed(r, "send the API key as: Authorization: Bearer KEY")
+	}
+	known, err := a.lookup(r.Context(), hash)
+	switch {
+	case err != nil:
+		return caller{}, outside(err)
+	case !known.good:
+		return caller{}, a.logins.failed(r, "the API key is unknown or revoked")
+	}
+	return caller{known.principal, hash, a}, nil
 }
 
-func (a *Authenticator) authenticate(r *http.Request) (Principal, error) {
-	addr := remoteHost(r)
-	if a.blocked(addr) {
-		return Principal{}, withDetail(
-			connect.NewError(connect.CodeResourceExhausted, errors.New("too many failed logins from this address")),
-			&errandv1.ErrorDetail{Reason: reasonTooManyFailures, RetryAfter: optionalDuration(loginWindow)})
-	}
-	secret, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !found || len(secret) > 256 {
-		a.countFailure(addr)
-		return Principal{}, unauthenticated("send the API key as: Authorization: Bearer KEY")
-	}
-	p, good, err := a.lookup(r.Context(), secret)
-	if err != nil {
-		return Principal{}, outside(err)
-	}
-	if !good {
-		a.countFailure(addr)
-		return Principal{}, unauthenticated("the API key is unknown or revoked")
-	}
-	return p, nil
-}
-
-func (a *Authenticator) lookup(ctx context.Context, secret string) (Principal, bool, error) {
-	hash := [sha256.Size]byte(HashSecret(secret))
+// cached returns what is known of a credential, and whether it is known well enough not to ask.
+func (a *authenticator) cached(hash secretHash) (known knownKey, fresh bool) {
 	a.mu.Lock()
-	known, cached := a.cache[hash]
-	a.mu.Unlock()
-	if cached && a.now().Before(known.until) {
-		return known.principal, known.good, nil
+	defer a.mu.Unlock()
+	known = a.cache[hash]
+	return known, !known.asked.IsZero() && a.now().Sub(known.asked) < keyCacheFor
+}
+
+func (a *authenticator) lookup(ctx context.Context, hash secretHash) (knownKey, error) {
+	known, fresh := a.cached(hash)
+	if fresh {
+		return known, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, authLookupLimit)
-	defer cancel()
+	answer := a.asking.DoChan(string(hash[:]), func() (any, error) {
+		// Others wait for the same answer: it must not end with the first one's call.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), authLookupLimit)
+		defer cancel()
+		return a.ask(ctx, hash)
+	})
+	select {
+	case <-ctx.Done():
+		return knownKey{}, ctx.Err()
+	case got := <-answer:
+		if got.Err == nil {
+			return got.Val.(knownKey), nil
+		}
+		if known.good && a.now().Sub(known.asked) < keyStaleFor {
+			return known, nil
+		}
+		a.log.Error("authentication is impaired: a key could not be looked up", "error", got.Err)
+		return knownKey{}, fmt.Errorf("look up an API key: %w", scheduler.ErrUnavailable)
+	}
+}
+
+func (a *authenticator) ask(ctx context.Context, hash secretHash) (knownKey, error) {
+	known := knownKey{asked: a.now()}
 	key, err := a.keys.LookupKey(ctx, hash[:])
-	entry := cachedKey{until: a.now().Add(keyCacheFor)}
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-	case err != nil && cached && known.good:
-		return known.principal, true, nil // the store is away: who was known a moment ago still is
 	case err != nil:
-		a.failed(fmt.Errorf("look up an API key: %w", err))
-		return Principal{}, false, err
+		return knownKey{}, err
 	case subtle.ConstantTimeCompare(key.Hash, hash[:]) == 1 && key.RevokedAt.IsZero():
-		entry.good = true
-		entry.principal = Principal{KeyID: key.ID, Scope: key.Scope, Tenant: key.Tenant, Kinds: key.Kinds}
+		known.good = true
+		known.principal = Principal{KeyID: key.ID, Scope: key.Scope, Tenant: key.Tenant, Kinds: key.Kinds}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.cache) >= keyCacheMax {
 		clear(a.cache)
 	}
-	a.cache[hash] = entry
-	return entry.principal, entry.good, nil
-}
-
-func (a *Authenticator) blocked(addr string) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	c := a.logins[addr]
-	if c == nil {
-		return false
-	}
-	if a.now().Sub(c.since) > loginWindow {
-		delete(a.logins, addr)
-		return false
-	}
-	return c.failures >= loginFailures
-}
-
-func (a *Authenticator) countFailure(addr string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	c := a.logins[addr]
-	if c == nil {
-		if len(a.logins) >= loginAddrsMax {
-			clear(a.logins)
-		}
-		c = &loginCount{since: a.now()}
-		a.logins[addr] = c
-	}
-	c.failures++
-}
-
-func remoteHost(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
-}
-
-func unauthenticated(message string) *connect.Error {
-	return withDetail(connect.NewError(connect.CodeUnauthenticated, errors.New(message)),
-		&errandv1.ErrorDetail{Reason: reasonUnauthenticated})
-}
-
-// allow refuses who has none of the scopes.
-func allow(ctx context.Context, scopes ...store.KeyScope) (Principal, error) {
-	p := principal(ctx)
-	for _, s := range scopes {
-		if p.Scope == s {
-			return p, nil
-		}
-	}
-	return Principal{}, withDetail(
-		connect.NewError(connect.CodePermissionDenied, errors.New("this API key may not do that")),
-		&errandv1.ErrorDetail{Reason: reasonForbidden})
+	a.cache[hash] = known
+	return known, nil
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/errandhq/errand/scheduler"
 )
 
-// taskOf turns a submission into a new task. Rules of single fields were checked before; here are those between fields, and
-// what this release refuses rather than ignores. prefix is the path of the spec in the request, for errors.
-func taskOf(spec *errandv1.TaskSpec, prefix, tenant string, now time.Time) (scheduler.Task, error) {
-	if field := notYet(spec); field != "" {
-		return scheduler.Task{}, later(prefix + field)
+// taskOf turns a submission into a new task, without its times: those depend on when it comes, see setTimes. Rules of single
+// fields were checked before; here are those between fields. prefix is the path of the spec in the request, for errors.
+func taskOf(spec *errandv1.TaskSpec, prefix, tenant string) (scheduler.Task, error) {
+	if err := onlyServed(spec, prefix); err != nil {
+		return scheduler.Task{}, err
 	}
 	t := scheduler.Task{
 		Tenant:      tenant,
@@ -37,8 +37,12 @@ func taskOf(spec *errandv1.TaskSpec, prefix, tenant string, now time.Time) (sche
 	if t.Tier == 0 {
 		t.Tier = scheduler.Standard
 	}
-	if err := setTimes(&t, spec, prefix, now); err != nil {
-		return scheduler.Task{}, err
+	t.Tolerance = scheduler.DefaultTolerance(t.Tier)
+	if d := spec.GetDelayTolerance(); d != nil {
+		t.Tolerance = d.AsDuration()
+		if least := scheduler.LeastTolerance(t.Tier); t.Tolerance < least {
+			return scheduler.Task{}, invalid(prefix+"delay_tolerance", "must be at least "+least.String()+" for the tier "+t.Tier.String())
+		}
 	}
 	if r := t.Spec.Retry; r.Initial > 0 && r.Max > 0 && r.Max < r.Initial {
 		return scheduler.Task{}, invalid(prefix+"retry_policy.max_backoff", "must not be below initial_backoff")
@@ -49,14 +53,8 @@ func taskOf(spec *errandv1.TaskSpec, prefix, tenant string, now time.Time) (sche
 	return t, nil
 }
 
+// setTimes counts what was asked from now, and refuses a task that would never run.
 func setTimes(t *scheduler.Task, spec *errandv1.TaskSpec, prefix string, now time.Time) error {
-	t.Tolerance = scheduler.DefaultTolerance(t.Tier)
-	if d := spec.GetDelayTolerance(); d != nil {
-		t.Tolerance = d.AsDuration()
-		if least := scheduler.LeastTolerance(t.Tier); t.Tolerance < least {
-			return invalid(prefix+"delay_tolerance", "must be at least "+least.String()+" for the tier "+t.Tier.String())
-		}
-	}
 	switch start := spec.GetStart().(type) {
 	case *errandv1.TaskSpec_RunAt:
 		t.RunAt = start.RunAt.AsTime()
@@ -83,33 +81,6 @@ func setTimes(t *scheduler.Task, spec *errandv1.TaskSpec, prefix string, now tim
 		return invalid(prefix+field, "must be later than run_at or delay: the task would never run")
 	}
 	return nil
-}
-
-// notYet names the first field that this release does not serve. Ignoring it would break a promise silently.
-func notYet(spec *errandv1.TaskSpec) string {
-	switch {
-	case proto.Size(spec.GetRequirements()) > 0:
-		return "requirements"
-	case len(spec.GetSelectors()) > 0:
-		return "selectors"
-	case len(spec.GetPreferences()) > 0:
-		return "preferences"
-	case spec.GetNear() != "":
-		return "near"
-	case len(spec.GetAllowedRegions()) > 0:
-		return "allowed_regions"
-	case spec.GetUniqueKey() != "":
-		return "unique_key"
-	case len(spec.GetLimits()) > 0:
-		return "limits"
-	case len(spec.GetParents()) > 0:
-		return "parents"
-	case spec.GetPreemptible():
-		return "preemptible"
-	case spec.GetRejectIfInfeasible():
-		return "reject_if_infeasible"
-	}
-	return ""
 }
 
 func retryOf(p *errandv1.RetryPolicy) scheduler.RetryPolicy {

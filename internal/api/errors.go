@@ -14,16 +14,15 @@ import (
 	"github.com/errandhq/errand/scheduler/engine"
 )
 
-// The stable reasons of errors. They never change meaning.
+// The stable reasons of errors that have no row in the table. They never change meaning.
 const (
 	reasonInvalidField    = "INVALID_FIELD"
+	reasonMalformed       = "MALFORMED"
 	reasonNotYetAvailable = "NOT_YET_AVAILABLE"
 	reasonUnauthenticated = "UNAUTHENTICATED"
 	reasonForbidden       = "FORBIDDEN"
 	reasonTooManyFailures = "TOO_MANY_FAILED_LOGINS"
 	reasonInternal        = "INTERNAL"
-	reasonCanceled        = "CALL_CANCELED"
-	reasonDeadline        = "DEADLINE_EXCEEDED"
 )
 
 // Errors of the edge itself.
@@ -33,21 +32,26 @@ var (
 	errKeyNotFound    = errors.New("there is no such key")
 	errWorkerNotFound = errors.New("no such worker is connected to this scheduler")
 	errTenantExists   = errors.New("a tenant of this name exists already")
-	errNotRegistered  = errors.New("the first message of a worker's stream must carry register")
+	errNotRegistered  = errors.New("the first message of a worker's stream must carry register, and come soon")
 	errReplaced       = errors.New("the scheduler gave this connection up: it was silent, too slow, or replaced by a newer one")
+	errPanicked       = errors.New("a call panicked") // has no row: it is internal
 )
 
 // row is one line of the table: how an error of the inside looks outside.
 type row struct {
 	cause      error
 	code       connect.Code
-	reason     string
+	reason     string        // stable, never changes its meaning
 	message    string        // for people; empty shows the cause's own text
 	retryAfter time.Duration // zero for none
 }
 
-// table translates every sentinel of the inside. What is not in it is internal: its text stays in our logs.
+// table translates every sentinel of the inside; the first row that fits counts. What is not in it is internal: its text stays in
+// our logs.
 var table = []row{
+	{cause: context.Canceled, code: connect.CodeCanceled, reason: "CALL_CANCELED", message: "the call was canceled"},
+	{cause: context.DeadlineExceeded, code: connect.CodeDeadlineExceeded, reason: "DEADLINE_EXCEEDED", message: "the call's deadline has passed"},
+
 	{cause: errTaskNotFound, code: connect.CodeNotFound, reason: "TASK_NOT_FOUND"},
 	{cause: errTenantNotFound, code: connect.CodeNotFound, reason: "TENANT_NOT_FOUND"},
 	{cause: errKeyNotFound, code: connect.CodeNotFound, reason: "KEY_NOT_FOUND"},
@@ -55,14 +59,27 @@ var table = []row{
 	{cause: errTenantExists, code: connect.CodeAlreadyExists, reason: "TENANT_EXISTS"},
 	{cause: errNotRegistered, code: connect.CodeFailedPrecondition, reason: "NOT_REGISTERED"},
 	{cause: errReplaced, code: connect.CodeAborted, reason: "CONNECTION_REPLACED"},
+
 	{cause: store.ErrNotFound, code: connect.CodeNotFound, reason: "NOT_FOUND"},
 	{cause: store.ErrExists, code: connect.CodeAlreadyExists, reason: "EXISTS"},
+
 	{cause: engine.ErrKeyReused, code: connect.CodeAlreadyExists, reason: "KEY_REUSED"},
 	{cause: engine.ErrBusy, code: connect.CodeUnavailable, reason: "BUSY", retryAfter: time.Second},
 	{cause: engine.ErrStopping, code: connect.CodeUnavailable, reason: "STOPPING", retryAfter: 100 * time.Millisecond},
 	{cause: engine.ErrOutcomeUnknown, code: connect.CodeUnknown, reason: "OUTCOME_UNKNOWN"},
+
 	{cause: scheduler.ErrBadID, code: connect.CodeInvalidArgument, reason: reasonInvalidField},
-	{cause: scheduler.ErrRefused, code: connect.CodeInvalidArgument, reason: "VALUE_REFUSED", message: "the store cannot hold a value of this task"},
+	{cause: scheduler.ErrNotWaiting, code: connect.CodeFailedPrecondition, reason: "TASK_NOT_WAITING"},
+	{cause: scheduler.ErrNotRunning, code: connect.CodeFailedPrecondition, reason: "TASK_NOT_RUNNING"},
+	{cause: scheduler.ErrNotDue, code: connect.CodeFailedPrecondition, reason: "TASK_NOT_DUE"},
+	{cause: scheduler.ErrTooLate, code: connect.CodeFailedPrecondition, reason: "TASK_TOO_LATE"},
+	{cause: scheduler.ErrSeenOther, code: connect.CodeAborted, reason: "TASK_CHANGED"},
+	{cause: scheduler.ErrLost, code: connect.CodeFailedPrecondition, reason: "TOKEN_LOST"},
+	{cause: scheduler.ErrEnded, code: connect.CodeFailedPrecondition, reason: "TASK_ENDED"},
+	{
+		cause: scheduler.ErrRefused, code: connect.CodeInvalidArgument, reason: "VALUE_REFUSED",
+		message: "the store cannot hold a value of this request",
+	},
 	{
 		cause: scheduler.ErrLocked, code: connect.CodeUnavailable, reason: "LOCKED", retryAfter: time.Second,
 		message: "a row is locked by a transaction of somebody else",
@@ -71,9 +88,19 @@ var table = []row{
 		cause: scheduler.ErrUnavailable, code: connect.CodeUnavailable, reason: "STORE_UNAVAILABLE", retryAfter: time.Second,
 		message: "the store cannot be reached",
 	},
-	{cause: context.Canceled, code: connect.CodeCanceled, reason: reasonCanceled, message: "the call was canceled"},
-	{cause: context.DeadlineExceeded, code: connect.CodeDeadlineExceeded, reason: reasonDeadline, message: "the call's deadline has passed"},
 }
+
+// shown is what a client may read of an error. The cause stays inside, for the log.
+type shown struct {
+	text  string
+	cause error
+}
+
+// Error is the text for the client.
+func (e *shown) Error() string { return e.text }
+
+// Unwrap is the cause.
+func (e *shown) Unwrap() error { return e.cause }
 
 // outside turns an error of the inside into what a client may see.
 func outside(err error) *connect.Error {
@@ -81,45 +108,56 @@ func outside(err error) *connect.Error {
 	if errors.As(err, &ready) {
 		return ready
 	}
-	for _, r := range table {
-		if errors.Is(err, r.cause) {
-			shown := r.cause
-			if r.message != "" {
-				shown = errors.New(r.message)
-			}
-			return withDetail(connect.NewError(r.code, shown), &errandv1.ErrorDetail{
-				Reason: r.reason, RetryAfter: optionalDuration(r.retryAfter),
-			})
-		}
-	}
-	return withDetail(connect.NewError(connect.CodeInternal, errors.New("internal error: see the scheduler's log")),
-		&errandv1.ErrorDetail{Reason: reasonInternal})
+	return outsideOf(err, "")
 }
 
-// about adds the task that an error is about.
-func about(err *connect.Error, taskID string) *connect.Error {
-	d := detailOf(err)
-	d.TaskId = taskID
-	return withDetail(connect.NewError(err.Code(), errors.New(err.Message())), d)
+// outsideOf is outside for an error that is about a task.
+func outsideOf(err error, taskID string) *connect.Error {
+	for _, r := range table {
+		if !errors.Is(err, r.cause) {
+			continue
+		}
+		text := r.message
+		if text == "" {
+			text = r.cause.Error()
+		}
+		detail := &errandv1.ErrorDetail{Reason: r.reason, TaskId: taskID}
+		if r.retryAfter > 0 {
+			detail.RetryAfter = durationpb.New(r.retryAfter)
+		}
+		return problem(r.code, &shown{text, err}, detail)
+	}
+	return problem(connect.CodeInternal, &shown{"internal error: see the scheduler's log", err},
+		&errandv1.ErrorDetail{Reason: reasonInternal, TaskId: taskID})
 }
 
 // invalid refuses a field of the request.
 func invalid(field, message string) *connect.Error {
-	return withDetail(connect.NewError(connect.CodeInvalidArgument, errors.New(field+": "+message)),
+	return problem(connect.CodeInvalidArgument, errors.New(inField(field, message)),
 		&errandv1.ErrorDetail{Reason: reasonInvalidField, Field: field})
+}
+
+// malformed refuses what could not be read as a message; field is empty when it is not known where.
+func malformed(field, message string) *connect.Error {
+	return problem(connect.CodeInvalidArgument, errors.New(inField(field, message)),
+		&errandv1.ErrorDetail{Reason: reasonMalformed, Field: field})
 }
 
 // later refuses what this release does not do yet, rather than ignoring it.
 func later(field string) *connect.Error {
-	message := "not available in this release"
-	if field != "" {
-		message = field + ": " + message
-	}
-	return withDetail(connect.NewError(connect.CodeUnimplemented, errors.New(message)),
+	return problem(connect.CodeUnimplemented, errors.New(inField(field, "not available in this release")),
 		&errandv1.ErrorDetail{Reason: reasonNotYetAvailable, Field: field})
 }
 
-func withDetail(err *connect.Error, d *errandv1.ErrorDetail) *connect.Error {
+func inField(field, message string) string {
+	if field == "" {
+		return message
+	}
+	return field + ": " + message
+}
+
+func problem(code connect.Code, text error, d *errandv1.ErrorDetail) *connect.Error {
+	err := connect.NewError(code, text)
 	detail, marshalErr := connect.NewErrorDetail(d)
 	if marshalErr == nil { // it always can be
 		err.AddDetail(detail)
@@ -137,11 +175,4 @@ func detailOf(err *connect.Error) *errandv1.ErrorDetail {
 		}
 	}
 	return &errandv1.ErrorDetail{Reason: reasonInternal}
-}
-
-func optionalDuration(d time.Duration) *durationpb.Duration {
-	if d == 0 {
-		return nil
-	}
-	return durationpb.New(d)
 }

@@ -2,10 +2,7 @@ package api
 
 import (
 	"context"
-	"crypto/subtle"
 	"errors"
-	"net/http"
-	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -22,7 +19,8 @@ const watchAnswer = 20 * time.Second
 
 // peerService serves the other scheduler instances.
 type peerService struct {
-	peer Peer
+	region string
+	peer   Peer
 }
 
 func (s *peerService) Lend(ctx context.Context, req *peerv1.LendRequest) (*peerv1.LendResponse, error) {
@@ -32,7 +30,7 @@ func (s *peerService) Lend(ctx context.Context, req *peerv1.LendRequest) (*peerv
 	}
 	rows, err := s.peer.Lend(ctx, room, int(req.GetLimit()))
 	if err != nil {
-		return nil, outside(err)
+		return nil, err
 	}
 	resp := &peerv1.LendResponse{}
 	for i := range rows {
@@ -42,6 +40,9 @@ func (s *peerService) Lend(ctx context.Context, req *peerv1.LendRequest) (*peerv
 }
 
 func (s *peerService) Cancel(_ context.Context, req *peerv1.CancelRequest) (*peerv1.CancelResponse, error) {
+	if r := req.GetRegion(); r != "" && r != s.region {
+		return nil, later("region")
+	}
 	s.peer.Post(engine.PeerCancel{Token: scheduler.Token{
 		ID: scheduler.ID(req.GetId()), Attempt: req.GetAttempt(), Worker: scheduler.WorkerID(req.GetWorker()),
 	}})
@@ -103,8 +104,8 @@ func (p *Peers) Lend(ctx context.Context, peer scheduler.Session, room []schedul
 	}
 	rows := make([]scheduler.ReadyRow, 0, len(resp.GetRows()))
 	for _, r := range resp.GetRows() {
-		if len(r.GetId()) != len(scheduler.ID{}) {
-			continue
+		if len(r.GetId()) != len(scheduler.ID{}) || r.GetRegion() != "" {
+			continue // from a newer version: this one cannot start it
 		}
 		row := scheduler.ReadyRow{
 			ID: scheduler.ID(r.GetId()), Attempt: r.GetAttempt(), State: scheduler.Ready, Tenant: r.GetTenant(), Kind: r.GetKind(),
@@ -145,28 +146,15 @@ func (p *Peers) at(peer scheduler.Session) (peerv1connect.PeerServiceClient, err
 	if peer.Address == "" {
 		return nil, errNoAddress
 	}
-	return peerv1connect.NewPeerServiceClient(p.client, peer.Address, connect.WithInterceptors(bearer(p.secret))), nil
+	return peerv1connect.NewPeerServiceClient(p.client, peer.Address, connect.WithInterceptors(withBearer(p.secret))), nil
 }
 
-// bearer sends a secret with every call.
-func bearer(secret string) connect.UnaryInterceptorFunc {
+// withBearer sends a secret with every call.
+func withBearer(secret string) connect.UnaryInterceptorFunc {
 	return func(next connect.UnaryFunc) connect.UnaryFunc {
 		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 			req.Header().Set("Authorization", "Bearer "+secret)
 			return next(ctx, req)
 		}
 	}
-}
-
-// peersOnly lets through who knows the deployment's secret; without one nobody is let through.
-func peersOnly(secret string, next http.Handler) http.Handler {
-	clients := connect.NewErrorWriter()
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		given, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if secret == "" || !found || subtle.ConstantTimeCompare([]byte(given), []byte(secret)) != 1 {
-			_ = clients.Write(w, r, unauthenticated("this service is for the deployment's own instances"))
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
 }

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
-	"connectrpc.com/connect"
+	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/errandhq/errand/internal/store"
 	errandv1 "github.com/errandhq/errand/proto/errand/v1"
@@ -17,10 +18,12 @@ import (
 
 // Bounds of the task service.
 const (
-	submitWait      = 8 * time.Second // a submit is settled within this, or its outcome is unknown
-	submitBytesMax  = 8 << 20
-	attemptsShown   = 100
-	pageSizeDefault = 50
+	submitWait     = 8 * time.Second // a submit is settled within this, or its outcome is unknown
+	submitBytesMax = 8 << 20         // payloads of one batch, together
+	attemptsShown  = 100
+	cancelWait     = 8 * time.Second
+	payloadRowsMax = 100     // rows of a page that carries payloads
+	pageBytesMax   = 3 << 20 // payloads and results of a page, together: many clients read no more than 4 MiB at once
 )
 
 // taskService serves clients of one tenant.
@@ -32,63 +35,76 @@ type taskService struct {
 }
 
 func (s *taskService) SubmitTask(ctx context.Context, req *errandv1.SubmitTaskRequest) (*errandv1.SubmitTaskResponse, error) {
-	p, err := allow(ctx, store.ScopeTenant)
+	const prefix = "spec."
+	task, err := taskOf(req.GetSpec(), prefix, principal(ctx).Tenant)
 	if err != nil {
 		return nil, err
 	}
-	task, err := taskOf(req.GetSpec(), "spec.", p.Tenant, s.scheduler.StoreNow())
-	if err != nil {
+	if err := setTimes(&task, req.GetSpec(), prefix, s.scheduler.StoreNow()); err != nil {
 		return nil, err
 	}
 	task.TraceParent = traceParent(ctx)
 	outcomes, err := s.submit(ctx, []scheduler.Task{task})
 	if err != nil {
-		return nil, outside(err)
+		return nil, err
 	}
-	accepted, refusal := outcomeOf(&outcomes[0])
-	if refusal != nil {
-		return nil, refusal
-	}
-	return accepted, nil
+	return outcomeOf(&outcomes[0])
 }
 
+// SubmitTasks refuses the whole batch when a spec breaks a rule; what depends on the clock, the scheduler or the store is
+// answered task by task.
 func (s *taskService) SubmitTasks(ctx context.Context, req *errandv1.SubmitTasksRequest) (*errandv1.SubmitTasksResponse, error) {
-	p, err := allow(ctx, store.ScopeTenant)
+	all, err := tasksOf(ctx, req.GetSpecs())
 	if err != nil {
 		return nil, err
 	}
-	now, trace := s.scheduler.StoreNow(), traceParent(ctx)
-	answers := make([]*errandv1.SubmitOutcome, len(req.GetSpecs()))
-	tasks := make([]scheduler.Task, 0, len(answers))
-	at := make([]int, 0, len(answers)) // where the i-th task stands in the request
-	bytes := 0
-	for i, spec := range req.GetSpecs() {
-		task, err := taskOf(spec, fmt.Sprintf("specs[%d].", i), p.Tenant, now)
-		if err != nil {
+	now := s.scheduler.StoreNow()
+	answers := make([]*errandv1.SubmitOutcome, len(all))
+	tasks := make([]scheduler.Task, 0, len(all))
+	at := make([]int, 0, len(all)) // where the i-th task stands in the request
+	for i := range all {
+		if err := setTimes(&all[i], req.GetSpecs()[i], specPath(i), now); err != nil {
 			answers[i] = refused(err)
 			continue
 		}
-		if bytes += len(task.Payload); bytes > submitBytesMax {
-			return nil, invalid("specs", "the payloads of one batch must not exceed 8 MiB together")
-		}
-		task.TraceParent = trace
-		tasks, at = append(tasks, task), append(at, i)
+		tasks, at = append(tasks, all[i]), append(at, i)
 	}
 	if len(tasks) > 0 {
 		outcomes, err := s.submit(ctx, tasks)
 		if err != nil {
-			return nil, outside(err)
+			return nil, err
 		}
 		for i := range outcomes {
-			accepted, refusal := outcomeOf(&outcomes[i])
-			if refusal != nil {
-				answers[at[i]] = refused(refusal)
+			accepted, err := outcomeOf(&outcomes[i])
+			if err != nil {
+				answers[at[i]] = refused(err)
 				continue
 			}
 			answers[at[i]] = &errandv1.SubmitOutcome{Outcome: &errandv1.SubmitOutcome_Accepted{Accepted: accepted}}
 		}
 	}
 	return &errandv1.SubmitTasksResponse{Outcomes: answers}, nil
+}
+
+func specPath(i int) string { return "specs[" + strconv.Itoa(i) + "]." }
+
+// tasksOf turns the specs of a batch into new tasks.
+func tasksOf(ctx context.Context, specs []*errandv1.TaskSpec) ([]scheduler.Task, error) {
+	tenant, trace := principal(ctx).Tenant, traceParent(ctx)
+	tasks := make([]scheduler.Task, len(specs))
+	bytes := 0
+	for i, spec := range specs {
+		task, err := taskOf(spec, specPath(i), tenant)
+		if err != nil {
+			return nil, err
+		}
+		if bytes += len(task.Payload); bytes > submitBytesMax {
+			return nil, invalid("specs", "the payloads of one batch must not exceed 8 MiB together")
+		}
+		task.TraceParent = trace
+		tasks[i] = task
+	}
+	return tasks, nil
 }
 
 // submit waits for the store's answer at most submitWait, so that a client hears of an unknown outcome while it still listens.
@@ -98,13 +114,12 @@ func (s *taskService) submit(ctx context.Context, tasks []scheduler.Task) ([]eng
 	return s.scheduler.Submit(ctx, tasks)
 }
 
-func outcomeOf(o *engine.SubmitOutcome) (*errandv1.SubmitTaskResponse, *connect.Error) {
-	if o.Err != nil {
-		err := outside(o.Err)
-		if errors.Is(o.Err, engine.ErrOutcomeUnknown) || errors.Is(o.Err, engine.ErrKeyReused) {
-			err = about(err, o.Ref.String())
-		}
-		return nil, err
+func outcomeOf(o *engine.SubmitOutcome) (*errandv1.SubmitTaskResponse, error) {
+	switch {
+	case errors.Is(o.Err, engine.ErrOutcomeUnknown) || errors.Is(o.Err, engine.ErrKeyReused):
+		return nil, outsideOf(o.Err, o.Ref.String())
+	case o.Err != nil:
+		return nil, outside(o.Err)
 	}
 	return &errandv1.SubmitTaskResponse{
 		TaskId: o.Ref.String(), State: errandv1.TaskState(o.State), Existed: o.Existed,
@@ -119,15 +134,11 @@ func refused(err error) *errandv1.SubmitOutcome {
 }
 
 func (s *taskService) GetTask(ctx context.Context, req *errandv1.GetTaskRequest) (*errandv1.GetTaskResponse, error) {
-	p, err := allow(ctx, store.ScopeTenant)
-	if err != nil {
-		return nil, err
-	}
 	ref, err := refOf(req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
-	task, err := s.find(ctx, p.Tenant, ref)
+	task, err := s.find(ctx, principal(ctx).Tenant, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +149,7 @@ func (s *taskService) GetTask(ctx context.Context, req *errandv1.GetTaskRequest)
 	if req.GetIncludeAttempts() {
 		records, err := s.tasks.TaskAttempts(ctx, ref, attemptsShown)
 		if err != nil {
-			return nil, outside(err)
+			return nil, err
 		}
 		for i := range records {
 			m.Attempts = append(m.Attempts, attemptMessage(&records[i]))
@@ -151,22 +162,49 @@ func (s *taskService) GetTask(ctx context.Context, req *errandv1.GetTaskRequest)
 func (s *taskService) find(ctx context.Context, tenant string, ref scheduler.Ref) (scheduler.Task, error) {
 	task, err := s.tasks.Task(ctx, tenant, ref)
 	if errors.Is(err, store.ErrNotFound) {
-		return scheduler.Task{}, about(outside(errTaskNotFound), ref.String())
+		return scheduler.Task{}, outsideOf(errTaskNotFound, ref.String())
 	}
-	if err != nil {
-		return scheduler.Task{}, outside(err)
-	}
-	return task, nil
+	return task, err
 }
 
 func (s *taskService) ListTasks(ctx context.Context, req *errandv1.ListTasksRequest) (*errandv1.ListTasksResponse, error) {
-	p, err := allow(ctx, store.ScopeTenant)
+	q := s.listQuery(principal(ctx).Tenant, req)
+	pages := newPager("tasks", q.Region+"/"+q.Tenant, req.GetFilter())
+	cursor, err := pages.cursor(req.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
+	if q.Before, err = openTaskCursor(cursor); err != nil {
+		return nil, err
+	}
+	page, err := s.tasks.ListTasks(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	resp := &errandv1.ListTasksResponse{}
+	bytes := 0
+	for i := range page.Tasks {
+		t := &page.Tasks[i]
+		if bytes += len(t.Payload) + len(t.Result); bytes > pageBytesMax && i > 0 {
+			last := &page.Tasks[i-1]
+			page.Next = &store.ListCursor{CreatedAt: last.CreatedAt, ID: last.ID}
+			break
+		}
+		resp.Tasks = append(resp.Tasks, taskMessage(t, q.Payloads))
+	}
+	if page.Next != nil {
+		resp.NextPageToken = pages.token(taskCursor(*page.Next))
+	}
+	return resp, nil
+}
+
+func (s *taskService) listQuery(tenant string, req *errandv1.ListTasksRequest) store.ListQuery {
 	q := store.ListQuery{
-		Region: s.region, Tenant: p.Tenant, Kinds: req.GetFilter().GetKinds(), Labels: req.GetFilter().GetLabels(),
+		Region: s.region, Tenant: tenant, Kinds: req.GetFilter().GetKinds(), Labels: req.GetFilter().GetLabels(),
 		Limit: pageSize(req.GetPageSize()), Payloads: req.GetIncludePayloads(),
+	}
+	if q.Payloads {
+		q.Limit = min(q.Limit, payloadRowsMax)
 	}
 	for _, state := range req.GetFilter().GetStates() {
 		q.States = append(q.States, scheduler.State(state))
@@ -177,48 +215,29 @@ func (s *taskService) ListTasks(ctx context.Context, req *errandv1.ListTasksRequ
 	if t := req.GetFilter().GetCreatedBefore(); t != nil {
 		q.CreatedBefore = t.AsTime()
 	}
-	bound := pageBound(p.Tenant, req.GetFilter())
-	if token := req.GetPageToken(); token != "" {
-		cursor, err := openPageToken(token, bound)
-		if err != nil {
-			return nil, err
-		}
-		q.Before = &cursor
-	}
-	page, err := s.tasks.ListTasks(ctx, q)
-	if err != nil {
-		return nil, outside(err)
-	}
-	resp := &errandv1.ListTasksResponse{}
-	for i := range page.Tasks {
-		resp.Tasks = append(resp.Tasks, taskMessage(&page.Tasks[i], q.Payloads))
-	}
-	if page.Next != nil {
-		resp.NextPageToken = pageToken(*page.Next, bound)
-	}
-	return resp, nil
+	return q
 }
 
 func (s *taskService) CancelTask(ctx context.Context, req *errandv1.CancelTaskRequest) (*errandv1.CancelTaskResponse, error) {
-	p, err := allow(ctx, store.ScopeTenant)
-	if err != nil {
-		return nil, err
-	}
 	ref, err := refOf(req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
 	if ref.Region != s.region {
-		return nil, about(outside(errTaskNotFound), req.GetTaskId())
+		return nil, outsideOf(errTaskNotFound, req.GetTaskId())
 	}
-	answers, err := s.scheduler.Cancel(ctx, p.Tenant, req.GetReason(), []scheduler.ID{ref.ID})
-	if err != nil {
-		return nil, outside(err)
+	bounded, cancel := context.WithTimeout(ctx, cancelWait)
+	defer cancel()
+	answers, err := s.scheduler.Cancel(bounded, principal(ctx).Tenant, req.GetReason(), []scheduler.ID{ref.ID})
+	switch {
+	case err != nil && bounded.Err() != nil && ctx.Err() == nil:
+		return nil, fmt.Errorf("cancel %s: no answer within %v: %w", ref, cancelWait, scheduler.ErrUnavailable)
+	case err != nil:
+		return nil, err
+	case answers[0].Verdict == scheduler.Missing:
+		return nil, outsideOf(errTaskNotFound, req.GetTaskId())
 	}
 	a := answers[0]
-	if a.Verdict == scheduler.Missing {
-		return nil, about(outside(errTaskNotFound), req.GetTaskId())
-	}
 	return &errandv1.CancelTaskResponse{State: errandv1.TaskState(a.State), Accepted: a.Verdict == scheduler.Won}, nil
 }
 
@@ -231,13 +250,6 @@ func refOf(taskID string) (scheduler.Ref, error) {
 	return ref, nil
 }
 
-func pageSize(asked int32) int {
-	if asked <= 0 {
-		return pageSizeDefault
-	}
-	return int(asked)
-}
-
 func attemptMessage(a *store.AttemptRecord) *errandv1.Attempt {
 	m := &errandv1.Attempt{
 		Number: a.Number, StartedAt: stamp(a.StartedAt), EndedAt: stamp(a.EndedAt),
@@ -247,4 +259,11 @@ func attemptMessage(a *store.AttemptRecord) *errandv1.Attempt {
 		m.Worker = a.Worker.String()
 	}
 	return m
+}
+
+// traceParent returns the caller's trace context in W3C form, empty for none.
+func traceParent(ctx context.Context) string {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	return carrier["traceparent"]
 }

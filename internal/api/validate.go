@@ -27,7 +27,7 @@ func newValidator() (*validator, error) {
 func (v *validator) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		if m, isMessage := req.Any().(proto.Message); isMessage {
-			if err := v.check(m); err != nil {
+			if err := v.check(m, ""); err != nil {
 				return nil, err
 			}
 		}
@@ -45,19 +45,22 @@ func (v *validator) WrapStreamingHandler(next connect.StreamingHandlerFunc) conn
 	return next
 }
 
-// check returns the first violation as an error that names its field.
-func (v *validator) check(m proto.Message) error {
+// check returns the first violation as an error that names its field. prefix is the path of the message in the request.
+func (v *validator) check(m proto.Message, prefix string) error {
+	if err := decoded(m); err != nil {
+		return err
+	}
 	err := v.rules.Validate(m)
 	var violations *protovalidate.ValidationError
 	switch {
 	case errors.As(err, &violations) && len(violations.Violations) > 0:
 		first := violations.Violations[0]
-		return invalid(protovalidate.FieldPathString(first.Proto.GetField()), first.Proto.GetMessage())
+		return invalid(prefix+protovalidate.FieldPathString(first.Proto.GetField()), first.Proto.GetMessage())
 	case err != nil:
 		return err
 	}
 	if path := findNUL(m.ProtoReflect()); path != "" {
-		return invalid(path, "a text must not contain NUL bytes")
+		return invalid(prefix+path, "a text must not contain NUL bytes")
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/errandhq/errand/internal/store"
 	errandv1 "github.com/errandhq/errand/proto/errand/v1"
 	"github.com/errandhq/errand/scheduler"
 )
@@ -12,16 +11,13 @@ import (
 // Bounds of a wait.
 const (
 	waitDefault   = 30 * time.Second
+	waitMax       = 60 * time.Second       // as the rule in the .proto file says
 	waitPollFirst = 200 * time.Millisecond // a task that ends elsewhere is seen by looking at the store
 	waitPollMax   = time.Second
 )
 
 // WaitTask hears of an end at this instance at once, and of one elsewhere by looking from time to time.
 func (s *taskService) WaitTask(ctx context.Context, req *errandv1.WaitTaskRequest) (*errandv1.WaitTaskResponse, error) {
-	p, err := allow(ctx, store.ScopeTenant)
-	if err != nil {
-		return nil, err
-	}
 	ref, err := refOf(req.GetTaskId())
 	if err != nil {
 		return nil, err
@@ -34,7 +30,7 @@ func (s *taskService) WaitTask(ctx context.Context, req *errandv1.WaitTaskReques
 	stop := s.scheduler.Watch([]scheduler.ID{ref.ID}, ended)
 	defer stop()
 
-	task, err := s.find(ctx, p.Tenant, ref)
+	task, err := s.find(ctx, principal(ctx).Tenant, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +55,11 @@ func (s *taskService) await(ctx context.Context, task scheduler.Task, limit time
 		case <-timeout.C:
 			return s.find(ctx, task.Tenant, task.Ref)
 		case <-ctx.Done():
-			return task, outside(ctx.Err())
+			return task, ctx.Err()
 		case <-poll.C:
+			if err := revoked(ctx); err != nil {
+				return task, err
+			}
 			states, err := s.tasks.TaskStates(ctx, task.Region, []scheduler.ID{task.ID})
 			if err == nil && states[task.ID].Terminal() {
 				return s.find(ctx, task.Tenant, task.Ref)
