@@ -91,13 +91,17 @@ func startServers(ctx context.Context, dir string) (*cluster, error) {
 		return nil, fmt.Errorf("build errand (run loadtest from the project's root): %w\n%s", err, out)
 	}
 	var err error
-	if c.postgres, err = devcluster.NewPostgres(filepath.Join(dir, "postgres"), true); err != nil {
+	database := devcluster.PostgresOptions{Dir: filepath.Join(dir, "postgres"), Durable: true}
+	if database.Port, err = devcluster.FreePort(); err != nil {
+		return nil, err
+	}
+	if c.postgres, err = devcluster.NewPostgres(database); err != nil {
 		return nil, err
 	}
 	if err := c.postgres.Start(ctx); err != nil {
 		return nil, err
 	}
-	if c.redis, err = devcluster.NewRedis(dir); err != nil {
+	if c.redis, err = devcluster.NewRedis(devcluster.RedisOptions{Dir: dir}); err != nil {
 		return nil, err
 	}
 	return c, c.redis.Start(ctx)
@@ -156,7 +160,7 @@ func (c *cluster) addScheduler(name, store string) error {
 	addr := fmt.Sprintf("127.0.0.1:%d", port)
 	p := &process{
 		name: name, path: c.binary, log: c.logFile(name),
-		args: []string{"serve", "--store", store, "--listen", addr, "--redis", "redis://" + c.redis.Addr(), "--peer-secret", "loadtest"},
+		args: []string{"serve", "--store", store, "--listen", addr, "--redis", c.redis.URL(), "--peer-secret", "loadtest"},
 	}
 	c.schedulers = append(c.schedulers, p)
 	c.urls = append(c.urls, "http://"+addr)

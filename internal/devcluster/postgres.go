@@ -5,155 +5,207 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
-// Postgres is a private PostgreSQL server.
-type Postgres struct {
-	dir     string
-	durable bool
-	port    int
-	as      *syscall.Credential
-	bin     string
-	child   *child
+// PostgresOptions say what server is wanted.
+type PostgresOptions struct {
+	// Dir is a folder for this server alone, made when missing. Its data stay when the server ends.
+	Dir string
+	// Durable waits for the disk at every commit. Without it a test is fast, a benchmark worthless, and a crash of the machine
+	// may damage the data (a crash of the server does not).
+	Durable bool
+	// Port is the TCP port on the loopback interface. 0 is a unix socket in Dir instead, whose path has at most SocketPathMax bytes.
+	Port int
 }
 
-const (
-	readyLimit = 30 * time.Second
-	readyPause = 20 * time.Millisecond
-	stopLimit  = 20 * time.Second
+// Postgres is a private PostgreSQL server. Its superuser is "errand", without a password.
+type Postgres struct {
+	opts  PostgresOptions
+	bin   string              // the folder of its programs
+	as    *syscall.Credential // nil: as we are
+	child *child
+
+	occupiedLimit time.Duration // for a server that holds the data to end
+}
+
+var (
+	// errOccupied means that another server holds the data: an earlier one that is about to end, or one that will stay.
+	errOccupied = errors.New("its data are held by another server")
+	errEnded    = errors.New("it ended before it was ready")
 )
 
-// NewPostgres prepares a server whose data live in dir, which is made when missing; it can be started again later. Without
-// durable it does not wait for the disk: good for tests, useless for benchmarks and for anything that matters.
-func NewPostgres(dir string, durable bool) (*Postgres, error) {
-	initdb, err := find("initdb", "/usr/lib/postgresql/*/bin")
+// socketPort is the port number in the name of the unix socket.
+const socketPort = 5432
+
+// NewPostgres prepares a server without starting it. ErrMissing says that PostgreSQL is not installed.
+func NewPostgres(opts PostgresOptions) (*Postgres, error) {
+	initdb, err := find("initdb", "/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin")
 	if err != nil {
 		return nil, err
+	}
+	// Some distributions put initdb alone on the PATH, as a link to where the server is.
+	if initdb, err = filepath.EvalSymlinks(initdb); err != nil {
+		return nil, err
+	}
+	if opts.Dir, err = filepath.Abs(opts.Dir); err != nil {
+		return nil, err
+	}
+	if socket := filepath.Join(opts.Dir, ".s.PGSQL.5432"); opts.Port == 0 && len(socket) > SocketPathMax {
+		return nil, fmt.Errorf("%s is too long for a unix socket (%d bytes, at most %d): choose a shorter folder or a port",
+			socket, len(socket), SocketPathMax)
 	}
 	as, err := unprivileged()
 	if err != nil {
 		return nil, err
 	}
-	p := &Postgres{dir: dir, durable: durable, as: as, bin: filepath.Dir(initdb)}
-	if _, err := os.Stat(filepath.Join(p.data(), "PG_VERSION")); err == nil {
-		return p, nil
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	if err := os.MkdirAll(p.data(), 0o755); err != nil {
-		return nil, err
-	}
-	if as != nil {
-		for _, folder := range []string{dir, p.data()} {
-			if err := os.Chown(folder, int(as.Uid), int(as.Gid)); err != nil {
-				return nil, err
-			}
-		}
-	}
-	cmd := exec.Command(initdb, "-D", p.data(), "-U", "errand", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
-	cmd.Dir = p.data()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("initdb in %s: %w\n%s", p.data(), err, out)
-	}
-	return p, nil
+	return &Postgres{opts: opts, bin: filepath.Dir(initdb), as: as, occupiedLimit: occupiedLimit}, nil
 }
 
-func (p *Postgres) data() string { return filepath.Join(p.dir, "data") }
+func (p *Postgres) data() string { return filepath.Join(p.opts.Dir, "data") }
 
-// Start runs the server and returns when it answers. After a Stop or a Kill it starts again on the same data and port.
+// Start runs the server and returns when it is ready. The first start makes the data; one after Stop or Kill finds them again.
+// While processes of an earlier server on the same data are still ending, it waits for them.
 func (p *Postgres) Start(ctx context.Context) error {
-	if p.port == 0 {
-		port, err := freePort()
-		if err != nil {
-			return err
-		}
-		p.port = port
+	if p.child.running() {
+		return fmt.Errorf("postgres in %s runs already", p.opts.Dir)
 	}
-	if err := os.Remove(filepath.Join(p.data(), "postmaster.pid")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	ctx, cancel := context.WithTimeout(ctx, readyLimit)
+	defer cancel()
+	if err := p.init(ctx); err != nil {
 		return err
 	}
-	args := []string{
-		"-D", p.data(), "-p", strconv.Itoa(p.port), "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=",
-		"-c", "max_connections=300", "-c", "shared_buffers=256MB", "-c", "max_wal_size=4GB", "-c", "log_min_messages=warning",
+	giveUp := time.After(p.occupiedLimit)
+	for {
+		err := p.run(ctx)
+		if !errors.Is(err, errOccupied) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-giveUp:
+			return err
+		case <-time.After(occupiedPause):
+		}
 	}
-	if !p.durable {
-		args = append(args, "-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off")
+}
+
+// init makes the data when there are none, first under another name, so that a killed init leaves no half of them.
+func (p *Postgres) init(ctx context.Context) error {
+	if _, err := os.Stat(p.data()); !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	cmd := exec.Command(filepath.Join(p.bin, "postgres"), args...)
-	cmd.Dir = p.data()
-	c, err := start(cmd, p.as)
+	if err := enclose(p.opts.Dir, p.as); err != nil {
+		return err
+	}
+	fresh := p.data() + ".new"
+	if err := os.RemoveAll(fresh); err != nil {
+		return err
+	}
+	args := []string{"-D", fresh, "-U", "errand", "--auth=trust", "--encoding=UTF8", "--locale=C"}
+	if !p.opts.Durable {
+		args = append(args, "--no-sync")
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(p.bin, "initdb"), args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: p.as}
+	cmd.Dir = p.opts.Dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb in %s: %w\n%s", fresh, err, out)
+	}
+	return os.Rename(fresh, p.data())
+}
+
+// run starts the server once and waits until it is ready or has ended.
+func (p *Postgres) run(ctx context.Context) error {
+	cmd := exec.Command(filepath.Join(p.bin, "postgres"), p.args()...)
+	cmd.Dir = p.opts.Dir
+	c, err := launch(cmd, p.as, syscall.SIGQUIT) // ends its sessions, writes nothing more; the next start recovers
 	if err != nil {
 		return err
 	}
 	p.child = c
-	ctx, cancel := context.WithTimeout(ctx, readyLimit)
-	defer cancel()
-	for {
-		if err = ping(ctx, p.DSN("postgres")); err == nil {
-			return nil
-		}
+	for !p.ready() {
 		select {
 		case <-c.done:
-			return fmt.Errorf("postgres in %s ended at once:\n%s", p.data(), c.log)
+			return p.failed(errEnded)
 		case <-ctx.Done():
 			c.kill()
-			return fmt.Errorf("postgres in %s does not answer: %w\n%s", p.data(), err, c.log)
+			return p.failed(ctx.Err())
 		case <-time.After(readyPause):
 		}
 	}
+	return nil
+}
+
+// ready reads what the server writes about itself. A connection would not do: it may reach another server at the same address.
+func (p *Postgres) ready() bool {
+	const pidLine, statusLine = 0, 7
+	text, err := os.ReadFile(filepath.Join(p.data(), "postmaster.pid"))
+	if err != nil {
+		return false // not yet written
+	}
+	lines := strings.Split(string(text), "\n")
+	return len(lines) > statusLine && lines[pidLine] == strconv.Itoa(p.Pid()) && strings.TrimSpace(lines[statusLine]) == "ready"
+}
+
+func (p *Postgres) args() []string {
+	args := []string{
+		"-D", p.data(),
+		"-c", "max_connections=300",
+		"-c", "shared_buffers=256MB",
+		"-c", "max_wal_size=4GB", // a benchmark measures no forced checkpoint
+		"-c", "log_min_messages=warning",
+	}
+	if p.opts.Port == 0 {
+		args = append(args, "-p", strconv.Itoa(socketPort), "-k", p.opts.Dir, "-c", "listen_addresses=")
+	} else {
+		args = append(args, "-p", strconv.Itoa(p.opts.Port), "-k", "", "-c", "listen_addresses=127.0.0.1")
+	}
+	if !p.opts.Durable {
+		args = append(args, "-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off")
+	}
+	return args
+}
+
+// failed tells why a server did not become ready.
+func (p *Postgres) failed(why error) error {
+	log := p.child.log.String()
+	if strings.Contains(log, "pre-existing shared memory block") || strings.Contains(log, `"postmaster.pid" already exists`) {
+		why = errOccupied
+	}
+	return fmt.Errorf("start postgres in %s: %w\n%s", p.data(), why, log)
 }
 
 // DSN is the URL of a database on the server.
 func (p *Postgres) DSN(database string) string {
-	return fmt.Sprintf("postgres://errand@127.0.0.1:%d/%s?sslmode=disable", p.port, database)
-}
-
-// Pid is the server's process, for those who measure it.
-func (p *Postgres) Pid() int { return p.child.cmd.Process.Pid }
-
-// Stop ends the server in order.
-func (p *Postgres) Stop() {
-	if p.child != nil && !p.child.ended() {
-		p.child.stop(syscall.SIGINT, stopLimit)
+	u := url.URL{Scheme: "postgres", User: url.User("errand"), Path: "/" + database}
+	if p.opts.Port == 0 {
+		u.RawQuery = url.Values{"host": {p.opts.Dir}, "port": {strconv.Itoa(socketPort)}}.Encode()
+	} else {
+		u.Host = "127.0.0.1:" + strconv.Itoa(p.opts.Port)
+		u.RawQuery = "sslmode=disable"
 	}
+	return u.String()
 }
 
-// Kill ends the server as a crash would.
-func (p *Postgres) Kill() {
-	if p.child != nil && !p.child.ended() {
-		p.child.kill()
+// Pid is the server's process, for those who measure or stop it; 0 before the first start.
+func (p *Postgres) Pid() int {
+	if p.child == nil {
+		return 0
 	}
+	return p.child.cmd.Process.Pid
 }
 
-func ping(ctx context.Context, dsn string) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	conn, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		return err
-	}
-	return conn.Close(ctx)
-}
+// Stop ends the server in order: it rolls open transactions back and writes what it holds.
+func (p *Postgres) Stop() { p.child.stop(syscall.SIGINT) }
 
-// freePort asks the system for a port that nobody uses now.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = l.Close() }() // it never carried anything
-	return l.Addr().(*net.TCPAddr).Port, nil
-}
-
-// FreePort asks the system for a port of the loopback interface that nobody uses now.
-func FreePort() (int, error) { return freePort() }
+// Kill ends the server and its sessions as a crash would.
+func (p *Postgres) Kill() { p.child.kill() }

@@ -1,59 +1,59 @@
 package devcluster
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"os"
+	"net"
 	"os/exec"
-	"os/user"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
 )
 
 // ErrMissing means that a program is not installed.
-var ErrMissing = errors.New("not installed: run `make bootstrap` (Debian, Ubuntu) or install it")
+var ErrMissing = errors.New("not installed: run `make bootstrap` (Debian, Ubuntu), or install it and put it on the PATH")
 
-// find returns the path of a program, looking beyond PATH where distributions hide it.
+// Limits of waiting for a server.
+const (
+	readyLimit    = 30 * time.Second       // a start that takes longer has failed
+	readyPause    = 10 * time.Millisecond  // between two looks whether it is ready
+	occupiedLimit = 10 * time.Second       // for an earlier server on the same data to end
+	occupiedPause = 100 * time.Millisecond // between two tries
+	stopLimit     = 20 * time.Second       // an end in order that takes longer becomes a kill
+	pipeLimit     = 2 * time.Second        // for output that outlives the program, held open by its own children
+)
+
+// SocketPathMax is the longest path of a unix socket that every system accepts, in bytes.
+const SocketPathMax = 103
+
+// find returns the path of a program: on the PATH, or in the newest of the folders where distributions hide it.
 func find(name string, elsewhere ...string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
 	}
 	for _, pattern := range elsewhere {
-		found, _ := filepath.Glob(filepath.Join(pattern, name)) // the pattern is ours
-		slices.Sort(found)
+		found, err := filepath.Glob(filepath.Join(pattern, name))
+		if err != nil {
+			return "", err
+		}
 		if len(found) > 0 {
-			return found[len(found)-1], nil
+			return slices.MaxFunc(found, func(a, b string) int { return version(a) - version(b) }), nil
 		}
 	}
-	return "", fmt.Errorf("%s: %w", name, ErrMissing)
+	return "", fmt.Errorf("%s is %w", name, ErrMissing)
 }
 
-// unprivileged returns the user to run as: PostgreSQL refuses to be root. Nil means as we are.
-func unprivileged() (*syscall.Credential, error) {
-	if os.Getuid() != 0 {
-		return nil, nil
+// version is the first whole folder name of a path that is a number: 15 for /usr/lib/postgresql/15/bin/initdb; 0 without one.
+func version(path string) int {
+	for dir := path; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if n, err := strconv.Atoi(filepath.Base(dir)); err == nil {
+			return n
+		}
 	}
-	for _, name := range []string{"postgres", "nobody"} {
-		u, err := user.Lookup(name)
-		if err != nil {
-			continue
-		}
-		uid, err := strconv.ParseUint(u.Uid, 10, 32)
-		if err != nil {
-			return nil, err
-		}
-		gid, err := strconv.ParseUint(u.Gid, 10, 32)
-		if err != nil {
-			return nil, err
-		}
-		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
-	}
-	return nil, errors.New("running as root, and there is no user postgres or nobody to run PostgreSQL as")
+	return 0
 }
 
 // child is a running program.
@@ -63,67 +63,79 @@ type child struct {
 	log  *tail
 }
 
-// start runs a program that dies with this process.
-func start(cmd *exec.Cmd, as *syscall.Credential) (*child, error) {
+// launch runs a program that gets the signal orphaned when this process dies.
+func launch(cmd *exec.Cmd, as *syscall.Credential, orphaned syscall.Signal) (*child, error) {
 	c := &child{cmd: cmd, done: make(chan struct{}), log: &tail{}}
 	cmd.Stdout, cmd.Stderr = c.log, c.log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGQUIT, Credential: as}
-	if err := cmd.Start(); err != nil {
+	cmd.WaitDelay = pipeLimit
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Setpgid:    true, // Ctrl-C reaches the parent, which then ends its children in order
+		Credential: as,
+	}
+	dieWithParent(cmd.SysProcAttr, orphaned)
+	started := make(chan error)
+	go func() { // ends with the child
+		// The kernel takes the thread that starts a child for its parent, so that thread has to live as long as the child does.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // how it ended is in its log
+			close(c.done)
+		}
+	}()
+	if err := <-started; err != nil {
 		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
-	go func() { // ends with the child
-		_ = cmd.Wait()
-		close(c.done)
-	}()
 	return c, nil
 }
 
-func (c *child) ended() bool {
+// running tells whether the program was started and has not ended.
+func (c *child) running() bool {
+	if c == nil {
+		return false
+	}
 	select {
 	case <-c.done:
-		return true
-	default:
 		return false
+	default:
+		return true
 	}
 }
 
-// stop asks the program to end and kills it when it does not within the limit.
-func (c *child) stop(sig syscall.Signal, limit time.Duration) {
-	_ = c.cmd.Process.Signal(sig) // it may have ended by itself
+// stop asks the program to end, and kills it when it does not within stopLimit.
+func (c *child) stop(ask syscall.Signal) {
+	if !c.running() {
+		return
+	}
+	_ = c.cmd.Process.Signal(ask) // it may have ended by itself
+	limit := time.NewTimer(stopLimit)
+	defer limit.Stop()
 	select {
 	case <-c.done:
-	case <-time.After(limit):
+	case <-limit.C:
 		c.kill()
 	}
 }
 
+// kill ends the program at once, with all processes that it has started.
 func (c *child) kill() {
-	_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // it may have ended by itself
+	if !c.running() {
+		return
+	}
+	family := append([]int{c.cmd.Process.Pid}, children(c.cmd.Process.Pid)...)
+	for _, pid := range family {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended by itself
+	}
 	<-c.done
 }
 
-// tail keeps the end of a program's output, for error messages.
-type tail struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-const tailMax = 16 << 10
-
-// Write keeps the latest output.
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf.Write(p)
-	if extra := t.buf.Len() - tailMax; extra > 0 {
-		t.buf.Next(extra)
+// FreePort asks the system for a TCP port of the loopback interface that nobody uses now. Somebody may take it before the caller does.
+func FreePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
 	}
-	return len(p), nil
-}
-
-// String is the latest output.
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.buf.String()
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }

@@ -4,76 +4,114 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
 
-// Redis is a private Redis server without persistence.
+// RedisOptions say what server is wanted.
+type RedisOptions struct {
+	// Dir is the folder that the server works in, made when missing.
+	Dir string
+	// Port is the TCP port on the loopback interface. 0 is a unix socket in Dir instead, whose path has at most SocketPathMax bytes.
+	Port int
+}
+
+// Redis is a private Redis server that keeps nothing: after Stop or Kill it starts empty.
 type Redis struct {
-	dir   string
-	port  int
+	opts  RedisOptions
+	path  string
 	child *child
 }
 
-// NewRedis prepares a server with dir as its working folder.
-func NewRedis(dir string) (*Redis, error) {
-	if _, err := find("redis-server"); err != nil {
-		return nil, err
-	}
-	port, err := freePort()
-	if err != nil {
-		return nil, err
-	}
-	return &Redis{dir: dir, port: port}, nil
-}
-
-// Addr is host and port of the server.
-func (r *Redis) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(r.port)) }
-
-// Start runs the server and returns when it answers; after a Stop or a Kill it starts again, empty, on the same port.
-func (r *Redis) Start(ctx context.Context) error {
+// NewRedis prepares a server without starting it. ErrMissing says that Redis is not installed.
+func NewRedis(opts RedisOptions) (*Redis, error) {
 	path, err := find("redis-server")
 	if err != nil {
+		return nil, err
+	}
+	if opts.Dir, err = filepath.Abs(opts.Dir); err != nil {
+		return nil, err
+	}
+	r := &Redis{opts: opts, path: path}
+	if opts.Port == 0 && len(r.Addr()) > SocketPathMax {
+		return nil, fmt.Errorf("%s is too long for a unix socket (%d bytes, at most %d): choose a shorter folder or a port",
+			r.Addr(), len(r.Addr()), SocketPathMax)
+	}
+	return r, nil
+}
+
+// Addr is the server's address: host:port, or the path of its socket. go-redis takes either as Options.Addr.
+func (r *Redis) Addr() string {
+	if r.opts.Port == 0 {
+		return filepath.Join(r.opts.Dir, "redis.sock")
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(r.opts.Port))
+}
+
+func (r *Redis) network() string {
+	if r.opts.Port == 0 {
+		return "unix"
+	}
+	return "tcp"
+}
+
+// URL is the server's address as a URL.
+func (r *Redis) URL() string {
+	if r.opts.Port == 0 {
+		return "unix://" + r.Addr()
+	}
+	return "redis://" + r.Addr()
+}
+
+// Start runs the server and returns when it is ready; after Stop or Kill it starts again, empty, at the same address.
+func (r *Redis) Start(ctx context.Context) error {
+	if r.child.running() {
+		return fmt.Errorf("redis in %s runs already", r.opts.Dir)
+	}
+	if err := os.MkdirAll(r.opts.Dir, 0o700); err != nil {
 		return err
 	}
-	cmd := exec.Command(path, "--port", strconv.Itoa(r.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no")
-	cmd.Dir = r.dir
-	c, err := start(cmd, nil)
+	args := []string{"--save", "", "--appendonly", "no"}
+	if r.opts.Port == 0 {
+		args = append(args, "--port", "0", "--unixsocket", r.Addr(), "--unixsocketperm", "700")
+	} else {
+		args = append(args, "--port", strconv.Itoa(r.opts.Port), "--bind", "127.0.0.1")
+	}
+	cmd := exec.Command(r.path, args...)
+	cmd.Dir = r.opts.Dir
+	c, err := launch(cmd, nil, syscall.SIGKILL) // it keeps nothing that it could lose
 	if err != nil {
 		return err
 	}
 	r.child = c
+	return r.ready(ctx)
+}
+
+// ready waits until the server says that it takes connections. A connection would not do: it may reach another server at the
+// same address.
+func (r *Redis) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
-	var dialer net.Dialer
-	for {
-		conn, err := dialer.DialContext(ctx, "tcp", r.Addr())
-		if err == nil {
-			return conn.Close()
-		}
+	for !strings.Contains(r.child.log.String(), "eady to accept connections") {
 		select {
-		case <-c.done:
-			return fmt.Errorf("redis-server ended at once:\n%s", c.log)
+		case <-r.child.done:
+			return fmt.Errorf("redis in %s ended at once:\n%s", r.opts.Dir, r.child.log)
 		case <-ctx.Done():
-			c.kill()
-			return fmt.Errorf("redis-server does not answer: %w\n%s", err, c.log)
+			r.child.kill()
+			return fmt.Errorf("redis in %s is not ready: %w\n%s", r.opts.Dir, ctx.Err(), r.child.log)
 		case <-time.After(readyPause):
 		}
 	}
+	return nil
 }
 
 // Stop ends the server in order.
-func (r *Redis) Stop() {
-	if r.child != nil && !r.child.ended() {
-		r.child.stop(syscall.SIGTERM, stopLimit)
-	}
-}
+func (r *Redis) Stop() { r.child.stop(syscall.SIGTERM) }
 
 // Kill ends the server as a crash would.
-func (r *Redis) Kill() {
-	if r.child != nil && !r.child.ended() {
-		r.child.kill()
-	}
-}
+func (r *Redis) Kill() { r.child.kill() }

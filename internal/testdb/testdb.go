@@ -1,9 +1,18 @@
 // Package testdb gives tests databases: one private PostgreSQL per test binary, and a fresh database per test, copied from a
-// template on which the schema was made once. A missing PostgreSQL fails the tests; it never skips them.
+// template in which the schema was made once.
+//
+//	func TestMain(m *testing.M) { testdb.Main(m, migrate) }
+//
+//	func TestX(t *testing.T) { url := testdb.New(t, testdb.ReadCommitted) ... }
+//
+// A missing PostgreSQL or Redis fails the tests; it never skips them. With ERRAND_TEST_POSTGRES_URL the databases are made on that
+// server instead, by a user that may make databases.
 package testdb
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"strings"
@@ -11,8 +20,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/errandhq/errand/internal/devcluster"
+	"go.uber.org/goleak"
 )
 
 // Isolation is a database's default transaction isolation.
@@ -24,16 +32,30 @@ const (
 	Serializable  Isolation = "serializable"
 )
 
-const template = "errand_template"
+// server is where the databases are made.
+type server interface {
+	// DSN is the URL of a database.
+	DSN(database string) string
+	Stop()
+}
 
-var (
-	server *devcluster.Postgres
-	count  atomic.Int64
-)
+// databases are those of one test binary.
+type databases struct {
+	server server
+	prefix string // of every name: runs that share a server do not meet
+	made   atomic.Int64
+}
 
-// Main runs a package's tests with a server; prepare makes the schema in the template database. Call it from TestMain.
+// made by Main, read by New.
+var current *databases
+
+// Main runs the tests of a package with a server, and then looks for leaked goroutines; it does not return. prepare makes the
+// schema in the template; nil leaves it empty. Call it from TestMain.
 func Main(m *testing.M, prepare func(ctx context.Context, dsn string) error) {
 	code, err := run(m, prepare)
+	if err == nil && code == 0 {
+		err = goleak.Find()
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testdb:", err)
 		code = 1
@@ -43,73 +65,66 @@ func Main(m *testing.M, prepare func(ctx context.Context, dsn string) error) {
 
 func run(m *testing.M, prepare func(ctx context.Context, dsn string) error) (int, error) {
 	ctx := context.Background()
-	dir, err := os.MkdirTemp("", "errand-testdb-")
+	s, err := start(ctx)
 	if err != nil {
 		return 1, err
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // a leftover blocks nobody
-	if err := os.Chmod(dir, 0o755); err != nil {
+	defer s.Stop()
+	d := &databases{server: s, prefix: "errand_test_" + random()}
+	if err := d.admin(ctx, "CREATE DATABASE "+d.template()); err != nil {
 		return 1, err
 	}
-	if server, err = devcluster.NewPostgres(dir, false); err != nil {
-		return 1, err
-	}
-	if err := server.Start(ctx); err != nil {
-		return 1, err
-	}
-	defer server.Stop()
-	if err := admin(ctx, "CREATE DATABASE "+template); err != nil {
-		return 1, err
-	}
+	defer func() { _ = d.admin(ctx, "DROP DATABASE "+d.template()) }() // a template that stays harms nobody
 	if prepare != nil {
-		if err := prepare(ctx, server.DSN(template)); err != nil {
+		if err := prepare(ctx, s.DSN(d.template())); err != nil {
 			return 1, fmt.Errorf("prepare the template: %w", err)
 		}
 	}
+	current = d
 	return m.Run(), nil
 }
 
-// New makes a database for one test and returns its URL. It is dropped when the test ends.
-func New(t testing.TB, isolation Isolation) string {
-	t.Helper()
-	ctx := context.Background()
-	name := fmt.Sprintf("t%d", count.Add(1))
-	for _, sql := range []string{
-		"CREATE DATABASE " + name + " TEMPLATE " + template,
-		"ALTER DATABASE " + name + " SET default_transaction_isolation = '" + string(isolation) + "'",
-	} {
-		if err := admin(ctx, sql); err != nil {
-			t.Fatalf("%s: %v", strings.Fields(sql)[0], err)
-		}
-	}
-	t.Cleanup(func() {
-		if err := admin(ctx, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
-			t.Errorf("drop %s: %v", name, err)
-		}
-	})
-	return server.DSN(name)
-}
+func (d *databases) template() string { return d.prefix + "_template" }
 
-func admin(ctx context.Context, sql string) error {
-	conn, err := pgx.Connect(ctx, server.DSN("postgres"))
+// admin runs a statement that concerns whole databases.
+func (d *databases) admin(ctx context.Context, sql string) error {
+	conn, err := pgx.Connect(ctx, d.server.DSN("postgres"))
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close(ctx) }()
-	_, err = conn.Exec(ctx, sql)
-	return err
+	defer func() { _ = conn.Close(ctx) }() // nothing hangs on it
+	if _, err := conn.Exec(ctx, sql); err != nil {
+		return fmt.Errorf("%s: %w", sql, err)
+	}
+	return nil
 }
 
-// Redis runs a private Redis for one test.
-func Redis(t testing.TB) *devcluster.Redis {
+// New makes a database for one test and returns its URL. It is dropped when the test ends, whoever is still connected.
+func New(t testing.TB, isolation Isolation) string {
 	t.Helper()
-	r, err := devcluster.NewRedis(t.TempDir())
-	if err != nil {
+	if current == nil {
+		t.Fatal("testdb.New needs a TestMain that calls testdb.Main")
+	}
+	d := current
+	ctx := context.Background()
+	name := fmt.Sprintf("%s_%d", d.prefix, d.made.Add(1))
+	if err := d.admin(ctx, "CREATE DATABASE "+name+" TEMPLATE "+d.template()); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Start(context.Background()); err != nil {
+	t.Cleanup(func() {
+		if err := d.admin(ctx, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := d.admin(ctx, fmt.Sprintf("ALTER DATABASE %s SET default_transaction_isolation = '%s'", name, isolation)); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(r.Stop)
-	return r
+	return d.server.DSN(name)
+}
+
+// random is a short name that no other run has.
+func random() string {
+	var b [6]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return strings.ToLower(hex.EncodeToString(b[:]))
 }
