@@ -68,10 +68,11 @@ type member struct {
 
 // seat is one worker's capacity for one kind.
 type seat struct {
-	member      *member
-	group       *group
-	slots, used int
-	index       int // in the group's heap; -1 when it is not there
+	member       *member
+	group        *group
+	tenant, kind string // the group's key
+	slots, used  int
+	index        int // in the group's heap; -1 when it is not there
 }
 
 // NewPool returns an empty pool.
@@ -96,15 +97,14 @@ func (p *Pool) Join(w Worker) {
 	}
 	p.detach(m)
 	m.worker = w
-	for kind, s := range m.seats {
-		s.slots = w.Slots[kind]
-		if s.slots <= 0 && s.used == 0 {
-			delete(m.seats, kind)
-		}
+	m.worker.Slots = maps.Clone(w.Slots)
+	for _, s := range m.seats {
+		s.slots = max(w.Slots[s.kind], 0)
+		p.dropIfUseless(s)
 	}
 	for kind, slots := range w.Slots {
 		if m.seats[kind] == nil && slots > 0 {
-			m.seats[kind] = &seat{member: m, slots: slots, group: p.group(w.Tenant, kind), index: -1}
+			m.seats[kind] = p.seat(m, kind, slots)
 		}
 	}
 	p.attach(m)
@@ -121,10 +121,8 @@ func (p *Pool) Leave(id WorkerID) {
 	if m.worker.Tenant != "" {
 		p.own--
 	}
-	for kind, s := range m.seats { // groups are bounded by what connected workers serve
-		if len(s.group.seats)+s.group.draining == 0 {
-			delete(p.groups, groupKey{m.worker.Tenant, kind})
-		}
+	for _, s := range m.seats {
+		p.dropIfEmpty(s)
 	}
 }
 
@@ -198,20 +196,41 @@ func (p *Pool) Reserve(id WorkerID, n Need) {
 	}
 	s := m.seats[n.Kind]
 	if s == nil { // the worker no longer offers the kind, and still runs one
-		s = &seat{member: m, group: p.group(m.worker.Tenant, n.Kind), index: -1}
+		s = p.seat(m, n.Kind, 0)
 		m.seats[n.Kind] = s
 		p.attachSeat(s)
 	}
 	s.take(1, n.Suspect)
 }
 
-// Free gives room back that Place or Reserve took.
+// Free gives room back that Place or Reserve took. It is told the same need.
 func (p *Pool) Free(id WorkerID, n Need) {
+	m := p.members[id]
+	if m == nil {
+		return
+	}
+	s := m.seats[n.Kind]
+	if s == nil || s.used == 0 {
+		return
+	}
+	s.take(-1, n.Suspect)
+	if s.slots == 0 && s.used == 0 { // the last one of a kind that the worker no longer offers
+		p.detachSeat(s)
+		p.dropIfUseless(s)
+	}
+}
+
+// Used is how many attempts of each kind room is taken for on a worker.
+func (p *Pool) Used(id WorkerID) map[string]int {
+	used := map[string]int{}
 	if m := p.members[id]; m != nil {
-		if s := m.seats[n.Kind]; s != nil && s.used > 0 {
-			s.take(-1, n.Suspect)
+		for kind, s := range m.seats {
+			if s.used > 0 {
+				used[kind] = s.used
+			}
 		}
 	}
+	return used
 }
 
 // FreeSlots is the number of attempts of a kind that could be placed now for tenants in general (pool workers only).
@@ -257,6 +276,10 @@ func (p *Pool) group(tenant, kind string) *group {
 	return g
 }
 
+func (p *Pool) seat(m *member, kind string, slots int) *seat {
+	return &seat{member: m, kind: kind, tenant: m.worker.Tenant, slots: slots, group: p.group(m.worker.Tenant, kind), index: -1}
+}
+
 func (p *Pool) attach(m *member) {
 	for _, s := range m.seats {
 		p.attachSeat(s)
@@ -273,11 +296,31 @@ func (p *Pool) attachSeat(s *seat) {
 
 func (p *Pool) detach(m *member) {
 	for _, s := range m.seats {
-		if m.draining {
-			s.group.draining--
-		} else {
-			heap.Remove(&s.group.seats, s.index)
-		}
+		p.detachSeat(s)
+	}
+}
+
+func (p *Pool) detachSeat(s *seat) {
+	if s.member.draining {
+		s.group.draining--
+		return
+	}
+	heap.Remove(&s.group.seats, s.index)
+}
+
+// dropIfUseless forgets a detached seat that has no room and carries nothing.
+func (p *Pool) dropIfUseless(s *seat) {
+	if s.slots == 0 && s.used == 0 {
+		delete(s.member.seats, s.kind)
+		p.dropIfEmpty(s)
+	}
+}
+
+// dropIfEmpty forgets the group of a detached seat when no other worker is in it: groups are bounded by what connected
+// workers serve.
+func (p *Pool) dropIfEmpty(s *seat) {
+	if key := (groupKey{s.tenant, s.kind}); len(s.group.seats)+s.group.draining == 0 && p.groups[key] == s.group {
+		delete(p.groups, key)
 	}
 }
 
