@@ -18,12 +18,13 @@ type Owner [16]byte
 // Lanes assigns each shard of a region to one of its live instances by bounded rendezvous hashing: each of n instances gets
 // floor or ceil of shards/n, and a change of one instance moves few lanes. The i-th element of the answer owns shard i.
 //
-// owners may come in any order and without duplicates; instances beyond InstancesPerRegion (in byte order) get nothing. With
+// owners may come in any order, and one that is named twice counts once; instances beyond InstancesPerRegion (in byte order) get nothing. With
 // no owners the answer is nil. Sources: rendezvous hashing (Thaler and Ravishankar, 1996), bounded loads (Mirrokni, Thorup
 // and Zadimoghaddam, 2016).
 func Lanes(shards int, owners []Owner) []Owner {
 	live := slices.Clone(owners)
 	slices.SortFunc(live, func(a, b Owner) int { return slices.Compare(a[:], b[:]) })
+	live = slices.Compact(live)
 	live = live[:min(len(live), InstancesPerRegion)]
 	if shards <= 0 || len(live) == 0 {
 		return nil
