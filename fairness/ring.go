@@ -63,9 +63,9 @@ func (r *Ring) Peek() (string, bool) {
 	return r.next.tenant, true
 }
 
-// Pass ends the turn of the tenant that Peek named.
-func (r *Ring) Pass() {
-	if r.next != nil {
+// Pass ends the tenant's turn. When it is another's turn (since this tenant has left the ring meanwhile) it changes nothing.
+func (r *Ring) Pass(tenant string) {
+	if r.next != nil && r.next.tenant == tenant {
 		r.next = r.next.next
 	}
 }

@@ -44,7 +44,18 @@ type attempt struct {
 	stop     StopCause
 	deadline time.Time // when something must happen without a word from the worker
 	index    int       // in the core's deadlines; -1 when it has none
-	from     State     // while claiming: what the row was, to return it if the claim is lost
+	class    Class
+	size     int  // of its payload, as far as known
+	room     bool // room is reserved for it on its worker
+}
+
+func (a *attempt) groupKey() BufferKey {
+	return BufferKey{Tenant: a.Tenant, Tier: a.Tier, Class: a.class.Hash()}
+}
+
+// atWorker tells whether its worker has it, or is about to.
+func (a *attempt) atWorker() bool {
+	return a.phase == sent || a.phase == running || a.phase == stopping
 }
 
 func (a *attempt) need() placement.Need {

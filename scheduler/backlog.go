@@ -5,7 +5,6 @@ import (
 	"container/heap"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/errandhq/errand/fairness"
 )
@@ -17,10 +16,11 @@ type backlog struct {
 	rows    map[ID]*waiting
 	buffers map[bufferKey]*buffer
 	groups  map[BufferKey]*group
-	order   []BufferKey          // of groups, in the order of their creation
-	parked  map[string][]*buffer // by kind: nobody serves it
-	classes map[Class]int        // buffered rows by class
-	perKind map[string]int       // buffered rows by kind
+	dry     []*group                         // groups that may need a refill, in the order in which they ran low
+	behind  map[int16]int                    // groups with rows that only the store holds, by the hash of their class
+	parked  map[string]map[bufferKey]*buffer // by kind: no worker serves it
+	classes map[Class]int                    // buffered rows by class
+	perKind map[string]int                   // buffered rows by kind
 }
 
 // tierBacklog holds the buffers of one tier that have rows and are not parked.
@@ -44,7 +44,8 @@ func newBacklog() *backlog {
 		rows:    map[ID]*waiting{},
 		buffers: map[bufferKey]*buffer{},
 		groups:  map[BufferKey]*group{},
-		parked:  map[string][]*buffer{},
+		behind:  map[int16]int{},
+		parked:  map[string]map[bufferKey]*buffer{},
 		classes: map[Class]int{},
 		perKind: map[string]int{},
 	}
@@ -55,37 +56,43 @@ func newBacklog() *backlog {
 }
 
 // add buffers a row unless it is here already or its group holds enough; then the group is marked to be refilled later.
-// It tells whether the row was added.
-func (b *backlog) add(r *ReadyRow) bool {
+// It tells whether the row is here now.
+func (b *backlog) add(r *ReadyRow) (added, here bool) {
 	if w := b.rows[r.ID]; w != nil {
 		if w.attempt >= r.Attempt {
-			w.state = r.State // scheduled has become ready, or the same
-			return false
+			if w.attempt == r.Attempt && r.State == Ready {
+				w.state = Ready // its time has come, or it was ready all along
+			}
+			return false, true
 		}
 		b.remove(w)
 	}
 	g := b.group(BufferKey{Tenant: r.Tenant, Tier: r.Tier, Class: r.Class.Hash()})
-	if !g.accepts(r.Due) {
-		g.behind = true
-		return false
-	}
 	key := bufferKey{tenant: r.Tenant, tier: r.Tier, class: r.Class, suspect: r.Suspect}
 	buf := b.buffers[key]
+	if !g.accepts(r.Due) || (buf != nil && buf.parked && len(buf.rows) >= parkedRowsMax) {
+		b.turnAway(g)
+		return false, false
+	}
 	if buf == nil {
 		buf = &buffer{key: key, kind: r.Kind, group: g, index: -1}
 		b.buffers[key] = buf
 	}
-	w := &waiting{id: r.ID, attempt: r.Attempt, due: r.Due, state: r.State, size: r.PayloadSize, buffer: buf}
-	b.rows[r.ID] = w
-	b.classes[r.Class]++
-	b.perKind[r.Kind]++
-	g.rows++
-	if g.rows == 1 || w.due.After(g.latest) {
+	b.insert(buf, &waiting{id: r.ID, attempt: r.Attempt, due: r.Due, state: r.State, size: r.PayloadSize, buffer: buf})
+	return true, true
+}
+
+func (b *backlog) insert(buf *buffer, w *waiting) {
+	g := buf.group
+	if (g.rows == 0 && !g.behind) || w.due.After(g.latest) {
 		g.latest = w.due
 	}
+	g.rows++
+	b.rows[w.id] = w
+	b.classes[buf.key.class]++
+	b.perKind[buf.kind]++
 	heap.Push(&buf.rows, w)
 	b.settle(buf)
-	return true
 }
 
 // remove takes a row out.
@@ -93,7 +100,6 @@ func (b *backlog) remove(w *waiting) {
 	buf := w.buffer
 	heap.Remove(&buf.rows, w.index)
 	delete(b.rows, w.id)
-	buf.group.rows--
 	if b.classes[buf.key.class]--; b.classes[buf.key.class] == 0 {
 		delete(b.classes, buf.key.class)
 	}
@@ -101,21 +107,22 @@ func (b *backlog) remove(w *waiting) {
 		delete(b.perKind, buf.kind)
 	}
 	b.settle(buf)
+	buf.group.rows--
+	b.consider(buf.group)
 }
 
 // settle puts a buffer where it belongs after its rows changed: into its tenant's heap by its head, or nowhere when empty.
 func (b *backlog) settle(buf *buffer) {
 	tier := b.tiers[buf.key.tier]
-	tenant := tier.tenants[buf.key.tenant]
 	switch {
-	case len(buf.rows) > 0 && buf.index >= 0:
-		heap.Fix(tenant, buf.index)
-	case len(buf.rows) > 0 && !b.isParked(buf):
-		tier.insert(buf)
 	case len(buf.rows) == 0:
 		tier.extract(buf)
-		b.unparkOne(buf)
+		b.release(buf)
 		delete(b.buffers, buf.key)
+	case buf.index >= 0:
+		heap.Fix(tier.tenants[buf.key.tenant], buf.index)
+	case !buf.parked:
+		tier.insert(buf)
 	}
 }
 
@@ -147,61 +154,43 @@ func (t *tierBacklog) extract(buf *buffer) {
 	}
 }
 
-// park sets a buffer aside until a worker of its kind joins.
+// park sets a buffer aside until a worker of its kind joins. Only its first rows are kept: the store has the others.
 func (b *backlog) park(buf *buffer) {
 	b.tiers[buf.key.tier].extract(buf)
-	b.parked[buf.kind] = append(b.parked[buf.kind], buf)
+	of := b.parked[buf.kind]
+	if of == nil {
+		of = map[bufferKey]*buffer{}
+		b.parked[buf.kind] = of
+	}
+	of[buf.key], buf.parked = buf, true
+	if len(buf.rows) <= parkedRowsMax {
+		return
+	}
+	rows := slices.SortedFunc(slices.Values(buf.rows), (*waiting).compare)
+	for _, w := range rows[parkedRowsMax:] {
+		b.remove(w)
+	}
+	b.turnAway(buf.group)
 }
 
 // unpark brings the buffers of a kind back: a worker that serves it has joined.
 func (b *backlog) unpark(kind string) {
-	parked := b.parked[kind]
-	delete(b.parked, kind)
-	for _, buf := range parked {
+	for _, buf := range slices.SortedFunc(maps.Values(b.parked[kind]), func(x, y *buffer) int { return x.key.compare(y.key) }) {
+		b.release(buf)
 		b.tiers[buf.key.tier].insert(buf)
 	}
 }
 
-func (b *backlog) isParked(buf *buffer) bool { return slices.Contains(b.parked[buf.kind], buf) }
-
-func (b *backlog) unparkOne(buf *buffer) {
-	parked := b.parked[buf.kind]
-	if i := slices.Index(parked, buf); i >= 0 {
-		if b.parked[buf.kind] = slices.Delete(parked, i, i+1); len(b.parked[buf.kind]) == 0 {
-			delete(b.parked, buf.kind)
-		}
+// release takes a buffer out of those that are parked.
+func (b *backlog) release(buf *buffer) {
+	if !buf.parked {
+		return
 	}
-}
-
-// group finds or makes the refill unit of a key.
-func (b *backlog) group(key BufferKey) *group {
-	g := b.groups[key]
-	if g == nil {
-		g = &group{key: key, want: groupRowsMin}
-		b.groups[key] = g
-		b.order = append(b.order, key)
+	buf.parked = false
+	delete(b.parked[buf.kind], buf.key)
+	if len(b.parked[buf.kind]) == 0 {
+		delete(b.parked, buf.kind)
 	}
-	return g
-}
-
-// refills lists the groups that should be read now, at most limit, and forgets those that hold nothing and miss nothing.
-func (b *backlog) refills(now time.Time, limit int) []BufferKey {
-	var keys []BufferKey
-	kept := b.order[:0]
-	for _, key := range b.order {
-		g := b.groups[key]
-		if g.rows == 0 && !g.behind && !g.asked {
-			delete(b.groups, key)
-			continue
-		}
-		kept = append(kept, key)
-		if len(keys) < limit && g.needsRefill(now) {
-			g.asked = true
-			keys = append(keys, key)
-		}
-	}
-	b.order = kept
-	return keys
 }
 
 // retain drops the rows of shards that are no longer ours; their new owner reads them from the store.
@@ -215,6 +204,11 @@ func (b *backlog) retain(mine func(shard uint8) bool) {
 	for _, w := range gone { // in any order: the result is the same
 		b.remove(w)
 	}
+}
+
+// overtaken tells whether a new row of the class would overtake one that waits, here or in the store.
+func (b *backlog) overtaken(class Class) bool {
+	return b.classes[class] > 0 || b.behind[class.Hash()] > 0
 }
 
 // has tells whether rows of a kind wait.
@@ -233,7 +227,7 @@ func (b *backlog) ofKinds(kinds map[string]int) []*waiting {
 	}
 	rows = slices.DeleteFunc(rows, func(w *waiting) bool { return w.state != Ready })
 	slices.SortFunc(rows, func(x, y *waiting) int {
-		return cmp.Or(cmp.Compare(x.buffer.key.tier, y.buffer.key.tier), x.due.Compare(y.due), x.id.Compare(y.id))
+		return cmp.Or(cmp.Compare(x.buffer.key.tier, y.buffer.key.tier), x.compare(y))
 	})
 	return rows
 }

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/errandhq/errand/placement"
@@ -11,17 +12,14 @@ import (
 func (c *Core) stepWorker(ev Event) {
 	switch ev := ev.(type) {
 	case WorkerJoined:
-		c.pool.Join(ev.Worker)
-		for kind := range ev.Worker.Slots {
-			c.waiting.unpark(kind)
-		}
+		c.workerJoined(&ev.Worker)
 	case WorkerDraining:
 		c.pool.Drain(ev.ID, ev.Draining)
 	case WorkerHolds:
 		c.workerHolds(ev)
 	case WorkersLost:
 		for _, id := range ev.IDs {
-			c.workerLost(id, len(ev.IDs) > 1)
+			c.workerLost(id, ev.Incident || len(ev.IDs) > 1)
 		}
 	case WorkerLeft:
 		c.workerLeft(ev.ID)
@@ -41,7 +39,7 @@ func (c *Core) stepWorker(ev Event) {
 		}
 	case Undelivered:
 		for _, token := range ev.Tokens {
-			if a := c.find(token); a != nil && a.phase == sent {
+			if a := c.find(token); a != nil && (a.phase == sent || a.phase == stopping) {
 				c.close(a, Withdrawn(&a.Held, ReasonNotAccepted))
 			}
 		}
@@ -49,6 +47,16 @@ func (c *Core) stepWorker(ev Event) {
 		for _, token := range ev.Tokens {
 			c.rowMissing(token)
 		}
+	}
+}
+
+func (c *Core) workerJoined(w *placement.Worker) {
+	if known, here := c.pool.Worker(w.ID); here && known.Tenant != w.Tenant {
+		c.workerLeft(w.ID) // another credential: not the worker it was
+	}
+	c.pool.Join(*w)
+	for _, kind := range slices.Sorted(maps.Keys(w.Slots)) { // in order, since it decides whose turn comes first
+		c.waiting.unpark(kind)
 	}
 }
 
@@ -80,10 +88,18 @@ func (c *Core) reported(r *Report) {
 
 // close frees an attempt's room and has its ending written.
 func (c *Core) close(a *attempt, e Ending) {
-	c.pool.Free(a.Worker, a.need())
+	c.free(a)
 	c.attempts.clearDeadline(a)
 	a.phase = ending
 	c.plan.Endings = append(c.plan.Endings, e)
+}
+
+// free gives an attempt's room back, once.
+func (c *Core) free(a *attempt) {
+	if a.room {
+		a.room = false
+		c.pool.Free(a.Worker, a.need())
+	}
 }
 
 // endingAnswered forgets an attempt whose end is settled, one way or the other, and takes back a task that waits again.
@@ -98,7 +114,7 @@ func (c *Core) endingAnswered(e *Ending, answer *Ended) {
 	}
 	c.offer(&ReadyRow{
 		ID: a.ID, Attempt: a.Attempt, State: Ready, Tenant: a.Tenant, Kind: a.Kind, Tier: a.Tier,
-		Class: ClassOf(a.Kind, &a.Spec), Due: a.Due, Suspect: e.Suspect,
+		Class: a.class, Due: a.Due, PayloadSize: a.size, Suspect: e.Suspect,
 	})
 }
 
@@ -123,12 +139,15 @@ func (c *Core) tell(a *attempt, cause StopCause) {
 	c.plan.Stops = append(c.plan.Stops, Stop{Token: a.Token, Cause: cause})
 }
 
-// workerHolds gives back what the worker was thought to run and does not.
+// workerHolds gives back what the worker was thought to run and does not, and says again what it may not have heard.
 func (c *Core) workerHolds(ev WorkerHolds) {
 	named := map[Token]bool{}
 	for _, t := range ev.Tokens {
 		named[t] = true
 		c.accepted(t)
+		if a := c.find(t); a != nil && a.phase == stopping {
+			c.tell(a, a.stop)
+		}
 	}
 	for _, t := range c.HeldBy(ev.ID) {
 		if !named[t] {
@@ -157,7 +176,7 @@ func (c *Core) workerLost(id WorkerID, incident bool) {
 		}
 		c.close(a, e)
 	}
-	c.pool.Leave(id)
+	c.leave(id)
 }
 
 // workerLeft forgets a worker that went away in order. What it still held is another instance's now, or nobody's: the rows
@@ -166,39 +185,71 @@ func (c *Core) workerLeft(id WorkerID) {
 	for _, t := range c.HeldBy(id) {
 		c.attempts.remove(c.find(t))
 	}
+	c.leave(id)
+}
+
+// leave takes a worker out of the pool. What is being claimed for it has no room any more, also when the worker comes back.
+func (c *Core) leave(id WorkerID) {
+	for _, a := range c.attempts.byWorker[id] {
+		a.room = false
+	}
 	c.pool.Leave(id)
 }
 
 // tookOver takes a running attempt of a connected worker into the core.
 func (c *Core) tookOver(h *Held) {
-	if a := c.attempts.byID[h.ID]; a != nil {
-		if a.Token == h.Token {
-			a.Session = h.Session
-			return
-		}
-		if a.phase != ending { // an older attempt that the store has moved past
-			c.rowMissing(a.Token)
-		} else {
-			c.attempts.remove(a)
-		}
+	if _, connected := c.pool.Worker(h.Worker); !connected {
+		return // the row is nobody's: the next reconciliation gives it back
 	}
-	a := &attempt{Held: *h, phase: running}
+	if a := c.find(h.Token); a != nil {
+		a.Session = h.Session
+		return
+	}
+	if !c.outdate(h.Token) {
+		c.plan.Stops = append(c.plan.Stops, Stop{Token: h.Token, Cause: StopLost})
+		return
+	}
+	a := &attempt{Held: *h, phase: running, class: ClassOf(h.Kind, &h.Spec), room: true}
 	c.attempts.add(a)
-	c.pool.Reserve(a.Worker, placement.Need{Tenant: a.Tenant, Kind: a.Kind, Suspect: a.Suspect})
+	c.pool.Reserve(a.Worker, a.need())
 	c.attempts.setDeadline(a, a.StartedAt.Add(a.Spec.Timeout()))
 	if a.CancelRequested {
 		c.askToStop(a, StopCanceled)
 	}
 }
 
+// outdate forgets what is known of a task from before an attempt, and says no when something later is known: attempt numbers
+// grow at every claim, and a row that waits with the attempt's number has seen its end.
+func (c *Core) outdate(t Token) bool {
+	if w := c.waiting.rows[t.ID]; w != nil {
+		if w.attempt >= t.Attempt {
+			return false
+		}
+		c.waiting.remove(w)
+	}
+	a := c.attempts.byID[t.ID]
+	if a == nil {
+		return true
+	}
+	if a.Attempt > t.Attempt {
+		return false
+	}
+	if a.atWorker() {
+		c.tell(a, StopLost)
+	}
+	c.free(a)
+	c.attempts.remove(a)
+	return true
+}
+
 // rowMissing drops an attempt that is not this session's any more; its worker must stop.
 func (c *Core) rowMissing(t Token) {
 	a := c.find(t)
-	if a == nil || a.phase == claiming || a.phase == ending {
+	if a == nil || !a.atWorker() {
 		return
 	}
 	c.tell(a, StopLost)
-	c.pool.Free(a.Worker, a.need())
+	c.free(a)
 	c.attempts.remove(a)
 }
 

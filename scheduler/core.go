@@ -50,9 +50,7 @@ func (c *Core) Step(ev Event) {
 		c.refilled(ev)
 	case RefillFailed:
 		for _, key := range ev.Keys {
-			if g := c.waiting.groups[key]; g != nil {
-				g.asked, g.pauseUntil = false, c.now.Add(refillPause)
-			}
+			c.waiting.refillFailed(key, c.now)
 		}
 	case Discovered:
 		c.discovered(ev.Keys)
@@ -65,7 +63,7 @@ func (c *Core) Step(ev Event) {
 	case LanesChanged:
 		c.waiting.retain(func(shard uint8) bool { return ev.Mine[shard] })
 	case Stale:
-		c.waiting.group(ev.Key).behind = true
+		c.waiting.look(ev.Key)
 	case SessionChanged:
 		c.session = ev.Session
 	default:
@@ -87,7 +85,7 @@ func (c *Core) Advance(res Result) {
 		}
 	case StartRefused:
 		if a := c.attempts.byID[res.ID]; a != nil && a.phase == claiming {
-			c.pool.Free(a.Worker, a.need())
+			c.free(a)
 			c.attempts.remove(a)
 		}
 	case EndingsAnswered:
@@ -111,10 +109,11 @@ func (c *Core) Plan(now time.Time, room Room) Plan {
 }
 
 // Admit tells whether a new task would start at once, and reserves the room: then the task is made Running, and its insert is
-// dequeue, assignment and slot-taking in one write. It never overtakes a waiting task of the same class.
+// dequeue, assignment and slot-taking in one write. It never overtakes a waiting task of the same class, buffered here or
+// known to be in the store.
 func (c *Core) Admit(t *Task, now time.Time) bool {
 	class := t.Class()
-	if t.State != Ready || c.waiting.classes[class] > 0 || t.pastStartBy(now) {
+	if t.State != Ready || c.waiting.overtaken(class) || t.pastStartBy(now) {
 		return false
 	}
 	worker, refusal := c.pool.Place(placement.Need{Tenant: t.Tenant, Kind: t.Kind})
@@ -122,7 +121,7 @@ func (c *Core) Admit(t *Task, now time.Time) bool {
 		return false
 	}
 	t.State, t.Attempt, t.Session, t.Worker = Running, t.Attempt+1, c.session, worker
-	c.attempts.add(&attempt{Held: heldOf(t), phase: claiming, from: Ready})
+	c.attempts.add(&attempt{Held: heldOf(t), phase: claiming, class: class, size: len(t.Payload), room: true})
 	return true
 }
 
@@ -152,7 +151,7 @@ func (c *Core) Row(t Token) (Held, bool) {
 func (c *Core) Held() []Held {
 	var held []Held
 	for _, a := range c.attempts.byID {
-		if a.phase == sent || a.phase == running || a.phase == stopping {
+		if a.atWorker() {
 			held = append(held, a.Held)
 		}
 	}
@@ -169,7 +168,7 @@ func (c *Core) Unaccepted(worker WorkerID) []Token {
 func (c *Core) HeldBy(worker WorkerID) []Token {
 	var tokens []Token
 	for _, a := range c.attempts.byWorker[worker] {
-		if a.phase == sent || a.phase == running || a.phase == stopping {
+		if a.atWorker() {
 			tokens = append(tokens, a.Token)
 		}
 	}

@@ -9,18 +9,25 @@ import (
 
 // This file holds how waiting rows come in and how they start.
 
-// offer buffers a row that is known to be waiting, unless it is being started or ended here right now.
+// offer buffers a row that is known to be waiting, unless it is being started or ended here right now. It tells whether the
+// row is new.
 func (c *Core) offer(r *ReadyRow) bool {
 	if a := c.attempts.byID[r.ID]; a != nil {
 		return false // what stands will be known when the write under way is answered
 	}
-	if !c.waiting.add(r) {
-		return false
-	}
-	if r.State == Scheduled {
+	added, here := c.waiting.add(r)
+	switch {
+	case r.State != Scheduled:
+	case added:
 		c.dueNow = append(c.dueNow, r.ID)
+	case !here: // there is no room for it: once it is ready, refills find it like any other
+		c.plan.Wakes = append(c.plan.Wakes, *r)
 	}
-	return true
+	return added
+}
+
+func groupKeyOf(r *ReadyRow) BufferKey {
+	return BufferKey{Tenant: r.Tenant, Tier: r.Tier, Class: r.Class.Hash()}
 }
 
 func (c *Core) refilled(ev Refilled) {
@@ -28,30 +35,28 @@ func (c *Core) refilled(ev Refilled) {
 		key   BufferKey
 		shard uint8
 	}
+	answers := map[BufferKey]*refillAnswer{}
+	for _, key := range ev.Keys {
+		answers[key] = c.waiting.refilling(key)
+	}
 	read := map[slice]int{}
-	brought := map[BufferKey]int{}
-	full := map[BufferKey]bool{}
 	for i := range ev.Rows {
 		r := &ev.Rows[i]
-		key := BufferKey{Tenant: r.Tenant, Tier: r.Tier, Class: r.Class.Hash()}
+		key := groupKeyOf(r)
+		answer := answers[key]
+		if answer == nil {
+			continue // not asked for
+		}
 		s := slice{key, r.ID.Shard()}
 		if read[s]++; read[s] >= ev.PerShard {
-			full[key] = true
+			answer.cut = true
 		}
-	}
-	for _, key := range ev.Keys {
-		// From here on the group is as complete as the answer says; a row that does not fit marks it behind again.
-		c.waiting.group(key).refilled(0, true, c.now)
-	}
-	for i := range ev.Rows {
-		r := &ev.Rows[i]
 		if c.offer(r) {
-			brought[BufferKey{Tenant: r.Tenant, Tier: r.Tier, Class: r.Class.Hash()}]++
+			answer.brought++
 		}
 	}
 	for _, key := range ev.Keys {
-		g := c.waiting.group(key)
-		g.refilled(brought[key], !full[key] && !g.behind, c.now)
+		c.waiting.refilled(key, answers[key], c.now)
 	}
 }
 
@@ -63,9 +68,8 @@ func (c *Core) discovered(keys []BufferKey) {
 		if key.Tier == Urgent {
 			period = c.timing.DiscoverFast
 		}
-		g := c.waiting.group(key)
-		if g.rows == 0 || c.now.Sub(g.refilledAt) >= period {
-			g.behind = true
+		if g := c.waiting.group(key); g.rows == 0 || c.now.Sub(g.refilledAt) >= period {
+			c.waiting.look(key)
 		}
 	}
 }
@@ -116,7 +120,7 @@ func (c *Core) startTier(tier Tier, limit int, r *round) {
 		if !r.refused[c.refusalKey(buf)] {
 			claim, refusal := c.tryHead(buf)
 			if refusal == placement.Placed {
-				t.ring.Pass()
+				t.ring.Pass(tenant)
 				r.claims = append(r.claims, claim)
 				continue
 			}
@@ -160,8 +164,7 @@ func (c *Core) claim(w *waiting, worker WorkerID) Claim {
 			Token:   Token{ID: w.id, Attempt: w.attempt + 1, Worker: worker},
 			Session: c.session, Tenant: k.tenant, Kind: w.buffer.kind, Tier: k.tier, Suspect: k.suspect, Due: w.due,
 		},
-		phase: claiming,
-		from:  w.state,
+		phase: claiming, class: k.class, size: w.size, room: true,
 	})
 	return Claim{ID: w.id, From: w.state, Seen: w.attempt, Worker: worker, PayloadSize: w.size}
 }
@@ -172,11 +175,11 @@ func (c *Core) claimAnswered(answer *Claimed) {
 	if a == nil || a.phase != claiming {
 		return
 	}
-	if answer.Verdict != Won {
-		c.pool.Free(a.Worker, a.need())
+	if answer.Verdict != Won || answer.Start.Token != a.Token {
+		c.free(a)
 		c.attempts.remove(a)
 		if answer.State == Ready { // it waits still, only not as it was seen: read it again
-			c.waiting.group(BufferKey{Tenant: a.Tenant, Tier: a.Tier, Class: ClassOf(a.Kind, &a.Spec).Hash()}).behind = true
+			c.waiting.look(a.groupKey())
 		}
 		return
 	}
@@ -184,7 +187,7 @@ func (c *Core) claimAnswered(answer *Claimed) {
 	reserved, canceled := a.need(), a.CancelRequested
 	a.Held = answer.Start.Held
 	a.CancelRequested = a.CancelRequested || canceled
-	if a.need() != reserved {
+	if a.room && a.need() != reserved {
 		c.pool.Free(a.Worker, reserved)
 		c.pool.Reserve(a.Worker, a.need())
 	}
@@ -193,11 +196,10 @@ func (c *Core) claimAnswered(answer *Claimed) {
 
 // assign sends a running row to its worker, or gives it back when there is nobody to send it to.
 func (c *Core) assign(a *attempt, s Start) {
-	_, connected := c.pool.Worker(a.Worker)
 	switch {
 	case a.CancelRequested:
 		c.close(a, Ending{Token: a.Token, Session: a.Session, To: Canceled, Failure: &Failure{Reason: ReasonCanceled}})
-	case !connected || a.Session != c.session:
+	case !a.room || a.Session != c.session: // its worker has left, also if it came back since
 		c.close(a, Withdrawn(&a.Held, ReasonNotAccepted))
 	default:
 		a.phase = sent

@@ -44,9 +44,13 @@ type WorkerHolds struct {
 	Tokens []Token
 }
 
-// WorkersLost tells of workers that were silent for their lease. Those lost in the same sweep are named in one event: when
-// there are several it is an incident, and makes no task poison.
-type WorkersLost struct{ IDs []WorkerID }
+// WorkersLost tells of workers that were silent for their lease. When there are several it is an incident, and makes no task
+// poison. Workers that died together fall silent up to a heartbeat apart: Incident says that another one is silent beyond a
+// heartbeat already, or was lost within the last one.
+type WorkersLost struct {
+	IDs      []WorkerID
+	Incident bool
+}
 
 // WorkerLeft tells that a worker has said goodbye and holds nothing, or has moved to another instance with what it holds.
 type WorkerLeft struct{ ID WorkerID }

@@ -19,6 +19,7 @@ var (
 	ErrSeenOther  = errors.New("the task has changed since it was read")
 	ErrLost       = errors.New("the token is not the current one")
 	ErrEnded      = errors.New("the task has ended")
+	ErrNoSuchEnd  = errors.New("an attempt does not end in this state")
 )
 
 // Claim turns a waiting task into a running attempt: one write is the dequeue, the assignment and the taking of the slot.
@@ -99,15 +100,24 @@ func (t Task) End(e Ending, now time.Time) (Task, error) {
 	case !e.Session.IsZero() && e.Session != t.Session:
 		return t, fmt.Errorf("end attempt %d of %s: session: %w", e.Token.Attempt, t.Ref, ErrLost)
 	}
-	t.Suspect = e.Suspect
+	next, err := t.moveTo(&e, now)
+	if err != nil {
+		return t, err
+	}
+	next.Suspect = e.Suspect
 	if e.Counted {
-		t.Counted++
+		next.Counted++
 	}
 	if e.SoleSuspect {
-		t.WorkerLosses++
+		next.WorkerLosses++
 	}
+	return next, nil
+}
+
+// moveTo is the part of [Task.End] that depends on where the task goes.
+func (t Task) moveTo(e *Ending, now time.Time) (Task, error) {
 	to := e.To
-	if t.CancelRequested && to.Waiting() {
+	if t.CancelRequested && (to == Ready || to == Scheduled) {
 		to = Canceled
 	}
 	switch to {
@@ -126,7 +136,7 @@ func (t Task) End(e Ending, now time.Time) (Task, error) {
 			t.WakeAt = t.StartBy
 		}
 	default:
-		return t, fmt.Errorf("end %s as %v: not a place where an attempt ends", t.Ref, to)
+		return t, fmt.Errorf("end %s as %v: %w", t.Ref, to, ErrNoSuchEnd)
 	}
 	t.State, t.Failure = to, e.Failure
 	return t, nil

@@ -3,7 +3,6 @@ package scheduler
 import (
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // Outcome is what a worker says became of an attempt.
@@ -40,7 +39,7 @@ func decide(h *Held, stop StopCause, r *Report, draw float64) Ending {
 		if len(r.Result) > ResultMax {
 			return failed(h, Failure{Reason: ReasonBadResult, Message: "the result is larger than 256 KiB"}, true, 0, draw)
 		}
-		return Ending{Token: r.Token, To: Succeeded, Result: r.Result, ResultType: r.ResultType}
+		return Ending{Token: r.Token, To: Succeeded, Result: r.Result, ResultType: CleanText(r.ResultType, ContentTypeMax)}
 	case OutcomeStopped:
 		return stopped(h, stop, draw)
 	case OutcomeHandedBack:
@@ -128,20 +127,17 @@ func clean(f Failure, fallback Reason) Failure {
 	return Failure{Reason: reason, Message: CleanText(f.Message, FailureMessageMax)}
 }
 
-// ReasonMax is the longest reason in bytes.
-const ReasonMax = 63
+// Bounds of the texts that come with a report; longer ones are cut, never refused.
+const (
+	ReasonMax      = 63  // bytes
+	ContentTypeMax = 255 // bytes
+)
 
-// CleanText makes a text from a worker storable: valid UTF-8 without NUL, at most limit bytes.
+// CleanText makes a text from a worker storable: valid UTF-8 without NUL, cut to at most limit bytes. It looks at no more
+// than limit bytes, however long the text is.
 func CleanText(s string, limit int) string {
 	if len(s) > limit {
 		s = s[:limit]
 	}
-	s = strings.ToValidUTF8(s, "")
-	if strings.IndexByte(s, 0) >= 0 {
-		s = strings.ReplaceAll(s, "\x00", "")
-	}
-	for len(s) > limit || !utf8.ValidString(s) {
-		s = s[:len(s)-1]
-	}
-	return s
+	return strings.ReplaceAll(strings.ToValidUTF8(s, ""), "\x00", "")
 }

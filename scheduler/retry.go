@@ -44,14 +44,16 @@ func (p RetryPolicy) Backoff(counted int) time.Duration {
 	return time.Duration(grown)
 }
 
-// Delay is the wait before the next attempt. draw is a random number in [0, 1). A wait that the handler named itself is
-// kept as the least, and the jitter comes on top of it, so that a wave of failures is spread and nobody comes too early.
+// retryAfterSpread is the least part of a wait named by a handler over which its wave of retries is spread: a quarter.
+const retryAfterSpread = 4
+
+// Delay is the wait before the next attempt, at least a millisecond. draw is a random number in [0, 1). A wait that the
+// handler named itself (retryAfter, zero for none) is kept as the least, and the jitter comes on top of it: nobody comes too
+// early, and those that were told the same wait do not come back together.
 func (p RetryPolicy) Delay(counted int, retryAfter time.Duration, draw float64) time.Duration {
-	jitter := time.Duration(draw * float64(p.Backoff(counted)))
-	jitter = max(jitter, time.Millisecond)
-	if retryAfter <= 0 {
-		return jitter
-	}
+	retryAfter = max(retryAfter, 0)
+	spread := max(p.Backoff(counted), retryAfter/retryAfterSpread)
+	jitter := max(time.Duration(draw*float64(spread)), time.Millisecond)
 	if retryAfter > math.MaxInt64-jitter {
 		return math.MaxInt64
 	}

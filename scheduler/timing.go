@@ -53,7 +53,29 @@ func DefaultTiming() Timing {
 // Validate checks that every time is positive and that the inequalities hold on which the promises rest. The error names
 // the field.
 func (t Timing) Validate() error {
-	positive := []struct {
+	if err := t.validatePositive(); err != nil {
+		return err
+	}
+	switch {
+	case t.Renewal > t.SessionTTL/3:
+		return fmt.Errorf("timing: Renewal %v must be at most a third of SessionTTL %v", t.Renewal, t.SessionTTL)
+	case t.Margin <= t.ClockOffset+t.RenewalCall:
+		return fmt.Errorf("timing: Margin %v must be larger than ClockOffset %v + RenewalCall %v", t.Margin, t.ClockOffset, t.RenewalCall)
+	case t.Margin >= t.SessionTTL-t.Renewal:
+		return fmt.Errorf("timing: Margin %v must be smaller than SessionTTL %v - Renewal %v", t.Margin, t.SessionTTL, t.Renewal)
+	case t.ReattachGrace <= t.ReconnectCap+t.RenewalCall:
+		return fmt.Errorf("timing: ReattachGrace %v must be larger than ReconnectCap %v + one round trip (RenewalCall %v)",
+			t.ReattachGrace, t.ReconnectCap, t.RenewalCall)
+	case t.Heartbeat > t.WorkerLease/3:
+		return fmt.Errorf("timing: Heartbeat %v must be at most a third of WorkerLease %v", t.Heartbeat, t.WorkerLease)
+	case t.ExclusiveStop >= min(t.WorkerLease, t.SessionTTL-t.Margin+t.ReattachGrace):
+		return fmt.Errorf("timing: ExclusiveStop %v leaves an exclusive task no time to run", t.ExclusiveStop)
+	}
+	return nil
+}
+
+func (t Timing) validatePositive() error {
+	for _, p := range []struct {
 		name  string
 		value time.Duration
 	}{
@@ -73,26 +95,13 @@ func (t Timing) Validate() error {
 		{"DiscoverFast", t.DiscoverFast},
 		{"Statement", t.Statement},
 		{"RenewalCall", t.RenewalCall},
-	}
-	for _, p := range positive {
+	} {
 		if p.value <= 0 {
 			return fmt.Errorf("timing: %s must be positive, is %v", p.name, p.value)
 		}
 	}
-	switch {
-	case t.Renewal > t.SessionTTL/3:
-		return fmt.Errorf("timing: Renewal %v must be at most a third of SessionTTL %v", t.Renewal, t.SessionTTL)
-	case t.Margin <= t.ClockOffset+t.RenewalCall:
-		return fmt.Errorf("timing: Margin %v must be larger than ClockOffset %v + RenewalCall %v", t.Margin, t.ClockOffset, t.RenewalCall)
-	case t.Margin >= t.SessionTTL-t.Renewal:
-		return fmt.Errorf("timing: Margin %v must be smaller than SessionTTL %v - Renewal %v", t.Margin, t.SessionTTL, t.Renewal)
-	case t.ReattachGrace <= t.ReconnectCap+t.RenewalCall:
-		return fmt.Errorf("timing: ReattachGrace %v must be larger than ReconnectCap %v + one round trip (RenewalCall %v)",
-			t.ReattachGrace, t.ReconnectCap, t.RenewalCall)
-	case t.Heartbeat > t.WorkerLease/3:
-		return fmt.Errorf("timing: Heartbeat %v must be at most a third of WorkerLease %v", t.Heartbeat, t.WorkerLease)
-	case t.ExclusiveStop >= min(t.WorkerLease, t.SessionTTL-t.Margin+t.ReattachGrace):
-		return fmt.Errorf("timing: ExclusiveStop %v leaves an exclusive task no time to run", t.ExclusiveStop)
+	if t.ClockOffset < 0 {
+		return fmt.Errorf("timing: ClockOffset must not be negative, is %v", t.ClockOffset)
 	}
 	return nil
 }

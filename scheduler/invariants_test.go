@@ -1,0 +1,85 @@
+package scheduler
+
+import (
+	"testing"
+)
+
+// check verifies what must hold in a core after every turn, whatever has happened.
+func (w *world) check(t testing.TB) {
+	t.Helper()
+	c := w.core
+	used := map[WorkerID]map[string]int{}
+	for id, a := range c.attempts.byID {
+		if a.ID != id || c.attempts.byWorker[a.Worker][id] != a {
+			t.Errorf("attempt %v is not filed under its task and its worker", a.Token)
+		}
+		if c.waiting.rows[id] != nil {
+			t.Errorf("task %s waits and is attempted", id)
+		}
+		_, connected := c.pool.Worker(a.Worker)
+		if a.room && (a.phase == ending || !connected) {
+			t.Errorf("task %s holds room: %s, worker connected %v", id, a.phase, connected)
+		}
+		if !a.room && a.atWorker() {
+			t.Errorf("task %s is at its worker without room", id)
+		}
+		if a.room {
+			if used[a.Worker] == nil {
+				used[a.Worker] = map[string]int{}
+			}
+			used[a.Worker][a.Kind]++
+		}
+		if timed := a.index >= 0; timed != a.atWorker() {
+			t.Errorf("task %s is %s and has a deadline: %v", id, a.phase, timed)
+		}
+	}
+	for _, id := range c.pool.IDs() {
+		for kind, n := range c.pool.Used(id) {
+			if used[id][kind] != n {
+				t.Errorf("worker %s: %d attempts of kind %s, and room reserved for %d", id, used[id][kind], kind, n)
+			}
+			delete(used[id], kind)
+		}
+		for kind, n := range used[id] {
+			t.Errorf("worker %s: %d attempts of kind %s without room reserved", id, n, kind)
+		}
+	}
+	w.checkBacklog(t)
+}
+
+func (w *world) checkBacklog(t testing.TB) {
+	t.Helper()
+	b := w.core.waiting
+	rows, perGroup := 0, map[*group]int{}
+	for key, buf := range b.buffers {
+		if buf.key != key || len(buf.rows) == 0 {
+			t.Errorf("buffer %v holds %d rows", key, len(buf.rows))
+		}
+		if (buf.index >= 0) == buf.parked || (b.parked[buf.kind][key] == buf) != buf.parked {
+			t.Errorf("buffer %v: parked %v, index %d", key, buf.parked, buf.index)
+		}
+		rows += len(buf.rows)
+		perGroup[buf.group] += len(buf.rows)
+	}
+	if rows != len(b.rows) {
+		t.Errorf("%d rows in buffers, %d known", rows, len(b.rows))
+	}
+	behind := 0
+	for key, g := range b.groups {
+		if g.key != key || g.rows != perGroup[g] {
+			t.Errorf("group %v counts %d rows, has %d", key, g.rows, perGroup[g])
+		}
+		if g.needsRefill() && !g.queued {
+			t.Errorf("group %v needs a refill and is not on the list", key)
+		}
+		if g.behind {
+			behind++
+		}
+	}
+	for _, n := range b.behind {
+		behind -= n
+	}
+	if behind != 0 {
+		t.Errorf("groups behind are miscounted by %d", behind)
+	}
+}
