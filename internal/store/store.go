@@ -106,7 +106,7 @@ func openPool(ctx context.Context, to Config, d Dialect, size int, limit string,
 		// only plans by primary key or the intended index are left. They must be set at connect: a cached plan ignores a
 		// later SET.
 		params["plan_cache_mode"] = "force_generic_plan"
-		for _, off := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_memoize", "jit"} {
+		for _, off := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_memoize", "enable_bitmapscan", "jit"} {
 			params[off] = "off"
 		}
 	}

@@ -18,7 +18,7 @@ const taskColumns = `t.id, t.tenant, t.kind, t.tier, t.state, t.spec, t.toleranc
 // readTask reads one task of a tenant.
 const readTask = `
 SELECT ` + taskColumns + `, t.payload, t.result FROM tasks t
-WHERE t.region = $1::crdb_internal_region AND t.id = $2::uuid AND t.tenant = $3::text`
+WHERE t.region = $1::crdb_internal_region AND t.id = $2::uuid AND (t.tenant = $3::text) IS TRUE`
 
 // Task returns a tenant's task, or ErrNotFound, also when it is another tenant's.
 func (s *Store) Task(ctx context.Context, tenant string, ref scheduler.Ref) (scheduler.Task, error) {
@@ -128,13 +128,17 @@ func (s *Store) TaskAttempts(ctx context.Context, ref scheduler.Ref, limit int) 
 // scannedPerPage bounds the rows that one page of a list looks at, whatever its filter leaves of them.
 const scannedPerPage = 2000
 
-// listTasks walks a tenant's tasks from the newest, filters what it has seen, and tells where it stopped.
+// listTasks walks a tenant's tasks from the newest, filters what it has seen, and tells how far it has looked. Both must come from
+// one statement: between two, rows come and go, and the next page would begin where nobody had looked, or look twice.
+// Returns at least one row; its task is NULL when the filter left none.
 const listTasks = `
 WITH seen AS (
     SELECT * FROM tasks
     WHERE region = $1::crdb_internal_region AND tenant = $2::text
         AND created_at >= $3::timestamptz AND created_at < $4::timestamptz AND (created_at, id) < ($5::timestamptz, $6::uuid)
     ORDER BY created_at DESC, id DESC LIMIT $7::bigint
+), reach AS (
+    SELECT count(*) AS seen, min(created_at) AS at, (array_agg(id ORDER BY created_at, id))[1] AS id FROM seen
 ), picked AS (
     SELECT * FROM seen
     WHERE (cardinality($8::smallint[]) = 0 OR state = ANY ($8::smallint[]))
@@ -142,17 +146,44 @@ WITH seen AS (
         AND ($10::jsonb IS NULL OR spec -> 'labels' @> $10::jsonb)
     ORDER BY created_at DESC, id DESC LIMIT $11::bigint
 )
-SELECT ` + taskColumns + `, CASE WHEN $12::boolean THEN t.payload END, CASE WHEN $12::boolean THEN t.result END FROM picked t
+SELECT r.seen, r.at, r.id, ` + taskColumns + `, CASE WHEN $12::boolean THEN t.payload END, CASE WHEN $12::boolean THEN t.result END
+FROM reach r LEFT JOIN picked t ON true
 ORDER BY t.created_at DESC, t.id DESC`
 
-// lastSeen tells where a page that was not filled stopped looking.
-const lastSeen = `
-SELECT count(*), min(created_at), (array_agg(id ORDER BY created_at, id))[1] FROM (
-    SELECT created_at, id FROM tasks
-    WHERE region = $1::crdb_internal_region AND tenant = $2::text
-        AND created_at >= $3::timestamptz AND created_at < $4::timestamptz AND (created_at, id) < ($5::timestamptz, $6::uuid)
-    ORDER BY created_at DESC, id DESC LIMIT $7::bigint
-) seen`
+// listed is one row of listTasks.
+type listed struct {
+	seen int64
+	end  ListCursor      // the last row that was looked at
+	task *scheduler.Task // nil when the filter left none
+}
+
+func listScanner(region string) func(pgx.CollectableRow) (listed, error) {
+	const reachColumns = 3
+	return func(row pgx.CollectableRow) (listed, error) {
+		var l listed
+		var at *time.Time
+		var id *[16]byte
+		var r taskScan
+		var payload, result []byte
+		targets := append(append([]any{&l.seen, &at, &id}, r.targets()...), &payload, &result)
+		empty := row.RawValues()[reachColumns] == nil
+		if empty {
+			for i := reachColumns; i < len(targets); i++ {
+				targets[i] = nil // not scanned
+			}
+		}
+		if err := row.Scan(targets...); err != nil {
+			return l, err
+		}
+		l.end = ListCursor{CreatedAt: timeOf(at), ID: idOf[scheduler.ID](id)}
+		if !empty {
+			t := r.task(region)
+			t.Payload, t.Result = payload, result
+			l.task = &t
+		}
+		return l, nil
+	}
+}
 
 // ListTasks returns a page, newest first.
 func (s *Store) ListTasks(ctx context.Context, q ListQuery) (ListPage, error) {
@@ -181,30 +212,27 @@ func (s *Store) ListTasks(ctx context.Context, q ListQuery) (ListPage, error) {
 		text := string(raw)
 		labels = &text
 	}
-	scope := []any{q.Region, q.Tenant, after, before, cursor.CreatedAt, [16]byte(cursor.ID), int64(max(scannedPerPage, q.Limit))}
-	got, err := rows(ctx, s.general, "list tasks", listTasks, taskScanner(q.Region),
-		append(scope, states, kinds, labels, int64(q.Limit), q.Payloads)...)
+	scan := int64(q.Limit)
+	if len(states) > 0 || len(kinds) > 0 || labels != nil {
+		scan = int64(max(scannedPerPage, q.Limit))
+	}
+	got, err := rows(ctx, s.general, "list tasks", listTasks, listScanner(q.Region), q.Region, q.Tenant, after, before, cursor.CreatedAt,
+		[16]byte(cursor.ID), scan, states, kinds, labels, int64(q.Limit), q.Payloads)
 	if err != nil {
 		return ListPage{}, err
 	}
-	page := ListPage{Tasks: got}
-	if len(got) == q.Limit {
-		last := &got[len(got)-1]
+	var page ListPage
+	for i := range got {
+		if got[i].task != nil {
+			page.Tasks = append(page.Tasks, *got[i].task)
+		}
+	}
+	switch {
+	case len(page.Tasks) == q.Limit:
+		last := &page.Tasks[q.Limit-1]
 		page.Next = &ListCursor{CreatedAt: last.CreatedAt, ID: last.ID}
-		return page, nil
+	case len(got) > 0 && got[0].seen == scan:
+		page.Next = &got[0].end
 	}
-	page.Next, err = s.stoppedAt(ctx, scope)
-	return page, err
-}
-
-// stoppedAt is the cursor behind the rows that a page has looked at, nil when there are no more.
-func (s *Store) stoppedAt(ctx context.Context, scope []any) (*ListCursor, error) {
-	var seen int64
-	var at *time.Time
-	var id *[16]byte
-	err := again(ctx, func() error { return s.general.QueryRow(ctx, lastSeen, scope...).Scan(&seen, &at, &id) })
-	if err != nil || seen < scope[len(scope)-1].(int64) {
-		return nil, translate("list tasks", err)
-	}
-	return &ListCursor{CreatedAt: timeOf(at), ID: idOf[scheduler.ID](id)}, nil
+	return page, nil
 }

@@ -16,7 +16,7 @@ UPDATE tasks t SET session_id = $2::uuid
 FROM (
     SELECT $1::crdb_internal_region AS region, u.* FROM unnest($3::uuid[], $4::bigint[], $5::uuid[]) AS u (id, attempt, worker_id) OFFSET 0
 ) x
-WHERE t.region = x.region AND t.id = x.id AND t.state = 3 AND t.attempt = x.attempt AND t.worker_id = x.worker_id
+WHERE t.region = x.region AND t.id = x.id AND t.state = $6::smallint AND t.attempt = x.attempt AND t.worker_id = x.worker_id
     AND EXISTS (SELECT 1 FROM sessions s WHERE s.region = $1::crdb_internal_region AND s.id = $2::uuid AND s.ended_at IS NULL)
 RETURNING ` + heldColumns
 
@@ -27,7 +27,8 @@ func (s *Store) Attach(ctx context.Context, b scheduler.AttachBatch) ([]schedule
 	for i, t := range b.Tokens {
 		ids[i], attempts[i], workers[i] = t.ID, t.Attempt, t.Worker
 	}
-	got, err := rows(ctx, s.hot, "attach attempts", attachTasks, scanHeld, b.Region, [16]byte(b.Session), ids, attempts, workers)
+	got, err := rows(ctx, s.hot, "attach attempts", attachTasks, scanHeld, b.Region, [16]byte(b.Session), ids, attempts, workers,
+		int16(scheduler.Running))
 	if err != nil {
 		return nil, err
 	}
@@ -84,11 +85,13 @@ FROM (SELECT $1::crdb_internal_region AS region, u.* FROM unnest($2::uuid[]) AS 
 JOIN tasks t ON t.region = x.region AND t.id = x.id`
 
 // wakeTasks makes scheduled rows ready.
-// Guard: scheduled still, the attempt that was read, its time has come, its start_by has not.
+// Guard: scheduled still, the attempt that was read, its time has come, its start_by has not. The wake time is wrapped so that the
+// timed index does not fit: rows are found by primary key.
 const wakeTasks = `
 UPDATE tasks t SET state = 2, ready_at = now(), due = now() + t.tolerance_us * INTERVAL '1 microsecond', wake_at = t.start_by
 FROM (SELECT $1::crdb_internal_region AS region, u.* FROM unnest($2::uuid[], $3::bigint[]) AS u (id, attempt) OFFSET 0) x
-WHERE t.region = x.region AND t.id = x.id AND t.state = 1 AND t.attempt = x.attempt AND t.wake_at <= now()
+WHERE t.region = x.region AND t.id = x.id AND t.state = 1 AND t.attempt = x.attempt
+    AND COALESCE(t.wake_at, 'infinity'::timestamptz) <= now()
     AND (t.start_by IS NULL OR t.start_by > now())
 RETURNING t.id, t.state, t.attempt, t.due`
 
@@ -164,7 +167,7 @@ func (s *Store) moved(ctx context.Context, region string, ids []scheduler.ID, go
 }
 
 // cancelTasks writes the wish to cancel: waiting rows end at once, running ones are marked.
-// Guard: open still, and the tenant's own.
+// Guard: open still, and the tenant's own; compared so that the tenants' index does not fit.
 const cancelTasks = `
 WITH done AS (
     UPDATE tasks t SET cancel_requested = true,
@@ -173,7 +176,7 @@ WITH done AS (
         wake_at = NULL,
         failure = CASE WHEN t.state = 3 THEN t.failure ELSE $5::jsonb END
     FROM (SELECT $1::crdb_internal_region AS region, u.* FROM unnest($4::uuid[]) AS u (id) OFFSET 0) x
-    WHERE t.region = x.region AND t.id = x.id AND t.tenant = $3::text AND t.state IN (1, 2, 3, 4)
+    WHERE t.region = x.region AND t.id = x.id AND (t.tenant = $3::text) IS TRUE AND t.state IN (1, 2, 3, 4)
     RETURNING t.id, t.state, t.attempt, t.worker_id, t.session_id, t.tenant, t.tier
 ), counted AS (
     INSERT INTO ledger (region, batch, tenant, tier, accepted, ended, purged, at)
@@ -186,7 +189,7 @@ const readCanceled = `
 SELECT t.id, t.state, t.attempt, t.worker_id, t.session_id
 FROM (SELECT $1::crdb_internal_region AS region, u.* FROM unnest($3::uuid[]) AS u (id) OFFSET 0) x
 JOIN tasks t ON t.region = x.region AND t.id = x.id
-WHERE t.tenant = $2::text`
+WHERE (t.tenant = $2::text) IS TRUE`
 
 func scanCanceled(row pgx.CollectableRow) (scheduler.CancelAnswer, error) {
 	var a scheduler.CancelAnswer

@@ -50,11 +50,13 @@ CREATE TABLE tasks (
     CONSTRAINT tasks_sizes CHECK (
         (payload IS NULL OR octet_length(payload) <= 262144) AND (result IS NULL OR octet_length(result) <= 262144))
 );
+-- Every index but the primary key is partial, with a condition that a statement by primary key does not have: then no planner,
+-- on whatever statistics, can take one of them for such a statement and walk a whole region.
 CREATE INDEX tasks_by_ready ON tasks (region, shard, tenant, tier, class, due, id) WHERE state = 2;
 CREATE INDEX tasks_by_session ON tasks (region, session_id, id) WHERE state = 3;
 CREATE INDEX tasks_by_wake ON tasks (region, shard, wake_at, id) WHERE wake_at IS NOT NULL;
 CREATE INDEX tasks_dead ON tasks (region, tenant, ended_at, id) WHERE state = 6;
-CREATE INDEX tasks_by_tenant ON tasks (region, tenant, created_at, id);
+CREATE INDEX tasks_by_tenant ON tasks (region, tenant, created_at, id) WHERE tenant IS NOT NULL;
 
 -- Attempts that did not simply succeed.
 CREATE TABLE task_attempts (
