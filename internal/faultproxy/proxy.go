@@ -41,6 +41,7 @@ type Rule struct {
 // Proxy is a listening proxy.
 type Proxy struct {
 	listener net.Listener
+	network  string
 	server   string
 	mu       sync.Mutex
 	rules    []*Rule
@@ -50,13 +51,13 @@ type Proxy struct {
 	done     sync.WaitGroup
 }
 
-// New listens on a free port of the loopback interface, before the server at the given address.
-func New(server string) (*Proxy, error) {
+// New listens on a free port of the loopback interface, before the server at the given network address (see net.Dial).
+func New(network, server string) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{listener: l, server: server, conns: map[net.Conn]bool{}}
+	p := &Proxy{listener: l, network: network, server: server, conns: map[net.Conn]bool{}}
 	p.done.Go(p.accept)
 	return p, nil
 }
@@ -107,7 +108,7 @@ func (p *Proxy) accept() {
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", p.server)
+		server, err := net.Dial(p.network, p.server)
 		if err != nil {
 			_ = client.Close() // the client sees that there is no server
 			continue

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/errandhq/errand/internal/faultproxy"
 	"github.com/errandhq/errand/internal/testdb"
@@ -17,16 +18,20 @@ import (
 // behind opens a store whose every connection goes through a fault proxy.
 func behind(t *testing.T) (*Store, *faultproxy.Proxy) {
 	t.Helper()
-	u, err := url.Parse(testdb.New(t, testdb.ReadCommitted))
+	cfg, err := pgx.ParseConfig(testdb.New(t, testdb.ReadCommitted))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := faultproxy.New(u.Host)
+	network, address := pgconn.NetworkAddress(cfg.Host, cfg.Port)
+	p, err := faultproxy.New(network, address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.Close)
-	u.Host = p.Addr()
+	u := url.URL{
+		Scheme: "postgres", User: url.UserPassword(cfg.User, cfg.Password), Host: p.Addr(), Path: "/" + cfg.Database,
+		RawQuery: "sslmode=disable",
+	}
 	s, err := Open(context.Background(), Config{URL: u.String()})
 	if err != nil {
 		t.Fatal(err)
@@ -78,6 +83,7 @@ func TestUnknownOutcomesAreSettledByExecutingAgain(t *testing.T) {
 	session, worker := scheduler.SessionID{1}, scheduler.WorkerID{2}
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s, proxy := behind(t)
 			ctx := context.Background()
 			if _, err := s.OpenSession(ctx, scheduler.Session{Region: "eu", ID: session}, time.Minute); err != nil {

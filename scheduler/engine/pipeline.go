@@ -23,6 +23,7 @@ type statement struct {
 	tries   int
 	aside   bool          // a single row set aside: it occupies no place in its pipeline
 	again   time.Duration // when it is tried again; zero while it is in flight
+	failing time.Duration // when it failed first; zero while it has not
 	done    func(s *statement, answer any, err error)
 	pipe    *pipe
 }
@@ -79,6 +80,9 @@ func (e *Engine) tryAgain(s *statement, err error) {
 		pause = max(pause, asidePause)
 	}
 	s.again = e.local + pause
+	if s.failing == 0 {
+		s.failing = e.local
+	}
 	e.retries = append(e.retries, s)
 	e.observe.StatementFailed(s.pipe.name, s.tries, err)
 }
