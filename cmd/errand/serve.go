@@ -220,6 +220,9 @@ func (c *serveCmd) advertised(l net.Listener) string {
 	return scheme + l.Addr().String()
 }
 
+// failingLimit is how long a statement may fail before this instance says that it is not well.
+const failingLimit = 15 * time.Second
+
 // ready tells why this instance cannot do its work, nil when it can.
 func ready(shell *engine.Shell, timing scheduler.Timing) error {
 	st := shell.Status()
@@ -230,6 +233,8 @@ func ready(shell *engine.Shell, timing scheduler.Timing) error {
 		return errors.New("no session yet: the store has not answered")
 	case !st.Trusted:
 		return fmt.Errorf("the session is not trusted: the store has not answered a renewal for %v", timing.SessionTTL-timing.Margin)
+	case st.Failing > failingLimit:
+		return fmt.Errorf("the statement %q has failed for %v: see the log for the store's error", st.FailingWrite, st.Failing.Round(time.Second))
 	}
 	return nil
 }

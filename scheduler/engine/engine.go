@@ -263,14 +263,17 @@ func (e *Engine) newSessionID() scheduler.SessionID {
 
 // Status is a picture of an engine for health checks, metrics and the admin API.
 type Status struct {
-	Session       scheduler.SessionID
-	Opened        bool // has a session
-	Trusted       bool // may dispatch now
-	Stopping      bool
-	Lanes         int
-	Workers       int
-	Pending       int // submits that wait for their insert
-	Unsettled     int // statements that are tried again
+	Session   scheduler.SessionID
+	Opened    bool // has a session
+	Trusted   bool // may dispatch now
+	Stopping  bool
+	Lanes     int
+	Workers   int
+	Pending   int // submits that wait for their insert
+	Unsettled int // statements that are tried again
+	// Failing is for how long the oldest of them has failed, other than for a row that somebody locks; FailingWrite is its name.
+	Failing       time.Duration
+	FailingWrite  string
 	Turned        time.Duration
 	LastStore     time.Duration // local time of the last good answer of the store
 	Counts        scheduler.Counts
@@ -282,10 +285,16 @@ type Status struct {
 
 // Status returns the picture as of the last turn.
 func (e *Engine) Status() Status {
-	return Status{
+	st := Status{
 		Session: e.session.id, Opened: e.session.opened, Trusted: e.trusted(), Stopping: e.stopping,
 		Lanes: len(e.shards), Workers: len(e.workers.byID), Pending: e.submits.waiting(), Unsettled: len(e.retries),
 		Turned: e.local, LastStore: e.session.renewedAt, Counts: e.core.Counts(), DiscoverCycle: e.refill.cycle,
 		ClockStore: e.session.clockStore, ClockLocal: e.session.clockLocal,
 	}
+	for _, one := range e.statements { // the oldest: the order does not matter
+		if age := e.local - one.failing; one.failing > 0 && !one.aside && age > st.Failing {
+			st.Failing, st.FailingWrite = age, one.pipe.name
+		}
+	}
+	return st
 }
