@@ -1,6 +1,7 @@
 package regions
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -66,6 +67,34 @@ func TestLosingAnInstanceMovesFewLanes(t *testing.T) {
 	if moved > ShardsPerRegion/2 {
 		t.Errorf("%d lanes of surviving instances moved, want at most half", moved)
 	}
+}
+
+// Every lane has one owner out of the list, loads differ by at most one, and repeating a session changes nothing.
+func TestLanesOfAnySessions(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		shards := rapid.IntRange(1, 64).Draw(t, "shards")
+		all := rapid.SliceOfNDistinct(drawOwner(), 1, InstancesPerRegion, rapid.ID[Owner]).Draw(t, "sessions")
+		lanes := Lanes(shards, all)
+		held := count(lanes)
+		for _, o := range all {
+			if n := held[o]; n < shards/len(all) || n > (shards+len(all)-1)/len(all) {
+				t.Fatalf("%d of %d lanes for one of %d instances", n, shards, len(all))
+			}
+			delete(held, o)
+		}
+		if len(lanes) != shards || len(held) != 0 {
+			t.Fatalf("%d lanes, and strangers own %v", len(lanes), held)
+		}
+		if !slices.Equal(lanes, Lanes(shards, append(slices.Clone(all), all...))) {
+			t.Fatal("a session that is named twice changes the lanes")
+		}
+	})
+}
+
+func drawOwner() *rapid.Generator[Owner] {
+	return rapid.Custom(func(t *rapid.T) Owner {
+		return Owner(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "session"))
+	})
 }
 
 func TestNoInstancesOwnNothing(t *testing.T) {

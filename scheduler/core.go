@@ -116,7 +116,7 @@ func (c *Core) Admit(t *Task, now time.Time) bool {
 	if t.State != Ready || c.waiting.overtaken(class) || t.pastStartBy(now) {
 		return false
 	}
-	worker, refusal := c.pool.Place(placement.Need{Tenant: t.Tenant, Kind: t.Kind})
+	worker, refusal := c.pool.Place(placement.Need{Tenant: t.Tenant, Kind: t.Kind, Suspect: t.Suspect})
 	if refusal != placement.Placed {
 		return false
 	}

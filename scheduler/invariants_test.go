@@ -1,11 +1,13 @@
 package scheduler
 
-import (
-	"testing"
-)
+// failing is what the checks need of a test, plain or rapid's.
+type failing interface {
+	Helper()
+	Errorf(format string, args ...any)
+}
 
 // check verifies what must hold in a core after every turn, whatever has happened.
-func (w *world) check(t testing.TB) {
+func (w *world) check(t failing) {
 	t.Helper()
 	c := w.core
 	used := map[WorkerID]map[string]int{}
@@ -47,7 +49,7 @@ func (w *world) check(t testing.TB) {
 	w.checkBacklog(t)
 }
 
-func (w *world) checkBacklog(t testing.TB) {
+func (w *world) checkBacklog(t failing) {
 	t.Helper()
 	b := w.core.waiting
 	rows, perGroup := 0, map[*group]int{}
