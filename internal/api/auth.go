@@ -24,7 +24,7 @@ import (
 
 // Bounds of authentication.
 const (
-	keyCacheFor     = 5 * time.Second // a revoked key works no longer than this
+	keyCacheFor     = 4 * time.Second // a revoked key works no longer than this and one credentialEvery
 	keyStaleFor     = time.Minute     // with the store away, who was known stays known this long
 	keyCacheMax     = 10_000
 	secretBytes     = 32

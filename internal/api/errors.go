@@ -75,6 +75,7 @@ var table = []row{
 	{cause: scheduler.ErrTooLate, code: connect.CodeFailedPrecondition, reason: "TASK_TOO_LATE"},
 	{cause: scheduler.ErrSeenOther, code: connect.CodeAborted, reason: "TASK_CHANGED"},
 	{cause: scheduler.ErrLost, code: connect.CodeFailedPrecondition, reason: "TOKEN_LOST"},
+	{cause: scheduler.ErrNoSuchEnd, code: connect.CodeInvalidArgument, reason: "NO_SUCH_END"},
 	{cause: scheduler.ErrEnded, code: connect.CodeFailedPrecondition, reason: "TASK_ENDED"},
 	{
 		cause: scheduler.ErrRefused, code: connect.CodeInvalidArgument, reason: "VALUE_REFUSED",

@@ -20,6 +20,9 @@ import (
 const (
 	registerWait = 10 * time.Second // for the first message
 	lingerMax    = 2 * time.Second  // for the last acks, once the worker has said everything
+	// credentialEvery is how often a long call looks whether its credential still holds; with keyCacheFor it makes the 5 s
+	// within which a revoked key stops working.
+	credentialEvery = time.Second
 )
 
 // workerService serves workers.
@@ -86,7 +89,7 @@ func firstMessage(ctx context.Context, conn *workConn) (*errandv1.WorkRequest, e
 
 // watchCredential tells when the credential has been revoked; ctx ends it.
 func watchCredential(ctx context.Context, ended chan<- error) {
-	ticker := time.NewTicker(keyCacheFor)
+	ticker := time.NewTicker(credentialEvery)
 	defer ticker.Stop()
 	for {
 		select {
