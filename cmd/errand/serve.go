@@ -36,6 +36,7 @@ type serveCmd struct {
 	TLSKey     string `help:"File with its key." placeholder:"FILE"`
 	ClientCA   string `help:"File with the authorities of client certificates; clients must then have one." placeholder:"FILE"`
 
+	Retention     time.Duration `help:"How long ended tasks are kept; at least 168h." default:"168h"`
 	ShutdownGrace time.Duration `help:"How long a polite end may take." default:"15s"`
 	MetricsListen string        `help:"Address of the Prometheus endpoint /metrics: HOST:PORT. Default none." placeholder:"ADDR"`
 	PrintConfig   bool          `help:"Print the settings in force, and stop."`
@@ -71,6 +72,9 @@ func (c *serveCmd) Validate() error {
 	}
 	if c.ClientCA != "" && c.TLSCert == "" {
 		return errors.New("--client-ca needs --tls-cert and --tls-key")
+	}
+	if c.Retention < store.RetentionMin {
+		return fmt.Errorf("--retention: %v is less than %v, for which idempotency keys stand", c.Retention, store.RetentionMin)
 	}
 	return c.Timing.timing().Validate()
 }
@@ -113,7 +117,7 @@ func (c *serveCmd) printConfig() error {
 	raw, err := yaml.Marshal(map[string]any{
 		"region": shown.Region, "listen": shown.Listen, "store": redactURL(shown.Store), "redis": redactURL(shown.Redis),
 		"advertise": shown.Advertise, "metrics-listen": shown.MetricsListen, "peer-secret": shown.PeerSecret, "tls-cert": shown.TLSCert, "tls-key": shown.TLSKey,
-		"client-ca": shown.ClientCA, "shutdown-grace": shown.ShutdownGrace.String(), "session-ttl": shown.Timing.SessionTTL.String(),
+		"retention": shown.Retention.String(), "client-ca": shown.ClientCA, "shutdown-grace": shown.ShutdownGrace.String(), "session-ttl": shown.Timing.SessionTTL.String(),
 		"session-renew": shown.Timing.SessionRenew.String(), "session-margin": shown.Timing.SessionMargin.String(),
 		"reattach-grace": shown.Timing.ReattachGrace.String(), "worker-lease": shown.Timing.WorkerLease.String(),
 		"heartbeat": shown.Timing.Heartbeat.String(), "log-level": shown.LogLevel.String(), "log-format": shown.LogFormat,
@@ -178,6 +182,7 @@ func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, tel *telemetry.T
 		<-stopServing.Done()
 		return closeServer(server)
 	})
+	group.Go(func() error { return sweep(ctx, shell, st, c.Region, c.Retention, log) })
 	if bus != nil {
 		group.Go(func() error {
 			return bus.Run(stopServing, func(h []engine.Hint) { shell.Post(engine.Hinted{Hints: h}) })

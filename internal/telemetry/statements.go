@@ -15,7 +15,7 @@ var statementNames = []string{
 	"read moved tasks", "cancel tasks", "read canceled tasks", "discover groups", "refill groups", "read timed rows",
 	"read running rows", "read orphaned rows", "renew session", "list sessions", "end session", "end expired sessions",
 	"purge sessions", "read task", "read task states", "read attempts of", "list tasks", "create tenant", "update tenant",
-	"read tenant", "list tenants", "create key", "look up key", "list keys", "revoke key", "audit",
+	"read tenant", "list tenants", "create key", "look up key", "list keys", "revoke key", "audit", "read old tasks", "purge tasks",
 }
 
 // statements records what the store's statements take.

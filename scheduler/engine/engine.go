@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/errandhq/errand/regions"
@@ -268,6 +269,7 @@ type Status struct {
 	Trusted   bool // may dispatch now
 	Stopping  bool
 	Lanes     int
+	Shards    []uint8 // the lanes, in order
 	Workers   int
 	Pending   int // submits that wait for their insert
 	Unsettled int // statements that are tried again
@@ -287,7 +289,7 @@ type Status struct {
 func (e *Engine) Status() Status {
 	st := Status{
 		Session: e.session.id, Opened: e.session.opened, Trusted: e.trusted(), Stopping: e.stopping,
-		Lanes: len(e.shards), Workers: len(e.workers.byID), Pending: e.submits.waiting(), Unsettled: len(e.retries),
+		Lanes: len(e.shards), Shards: slices.Clone(e.shards), Workers: len(e.workers.byID), Pending: e.submits.waiting(), Unsettled: len(e.retries),
 		Turned: e.local, LastStore: e.session.renewedAt, Counts: e.core.Counts(), DiscoverCycle: e.refill.cycle,
 		ClockStore: e.session.clockStore, ClockLocal: e.session.clockLocal,
 	}
