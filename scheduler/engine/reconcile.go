@@ -26,7 +26,6 @@ type review struct {
 	unknown  map[scheduler.Token]scheduler.Held
 
 	reclaimAt time.Duration
-	asked     bool
 }
 
 func newReview() review {
