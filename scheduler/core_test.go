@@ -39,7 +39,8 @@ import (
 //	missing TASK...                          running rows are not this session's any more
 //	session NUMBER                           the instance has a new session
 //	lanes SHARD...                           the instance serves these shards now
-//	discover | refill [per_shard=N]          the store is asked for groups, or for their rows
+//	discover                                 the store is asked for groups
+//	refill [per_shard=N]                     it is asked for the rows that the core wants: "read", then "shown"
 //	tick DURATION                            time passes
 //	room [urgent=N] [others=N] [hold]        how much may be planned from now on
 //	state                                    prints what the core knows
@@ -84,6 +85,7 @@ type script struct {
 	room    Room
 	tasks   map[string]ID
 	workers map[string]WorkerID
+	answer  Refilled // of the last read
 	out     []string
 }
 
@@ -299,26 +301,34 @@ func (s *script) runStore(cmd string, w words) bool {
 		}
 	case "discover":
 		s.core.Step(Discovered{Keys: s.discover()})
+	case "read":
+		s.read(w)
+	case "shown":
+		s.core.Step(s.answer)
 	case "refill":
-		keys := s.core.Refills(s.now, 100)
-		perShard := w.number("per_shard", s.core.RefillRows(keys, 1))
-		answer := s.refill(keys, perShard)
-		for _, key := range keys {
-			var shown []string
-			for _, r := range answer.Rows {
-				if groupKeyOf(&r) == key {
-					shown = append(shown, s.name(r.ID))
-				}
-			}
-			s.printf("read %s %s: %s", key.Tier, key.Tenant, listText(shown))
-		}
-		if len(keys) > 0 {
-			s.core.Step(answer)
+		if s.read(w) {
+			s.core.Step(s.answer)
 		}
 	default:
 		return false
 	}
 	return true
+}
+
+// read has the store read what the core asks for, and tells whether it asks for anything.
+func (s *script) read(w words) bool {
+	keys := s.core.Refills(s.now, 100)
+	s.answer = s.refill(keys, w.number("per_shard", s.core.RefillRows(keys, 1)))
+	for _, key := range keys {
+		var shown []string
+		for _, r := range s.answer.Rows {
+			if groupKeyOf(&r) == key {
+				shown = append(shown, s.name(r.ID))
+			}
+		}
+		s.printf("read %s %s: %s", key.Tier, key.Tenant, listText(shown))
+	}
+	return len(keys) > 0
 }
 
 func (s *script) runInstance(cmd string, w words) bool {

@@ -43,9 +43,7 @@ func (s *script) printPlan(p Plan) {
 	for _, stop := range p.Stops {
 		s.printf("tell %s to stop %s: %s", s.workerName(stop.Worker), s.name(stop.ID), stop.Cause)
 	}
-	for _, e := range p.Endings {
-		s.printf("end %s", s.endingText(&e))
-	}
+	s.printEndings(p.Endings)
 	for _, r := range p.Wakes {
 		s.printf("wake %s", s.name(r.ID))
 	}
@@ -89,9 +87,19 @@ func runs[E any](list []E, alike func(a, b E) bool) iter.Seq[[]E] {
 	}
 }
 
-func (s *script) endingText(e *Ending) string {
+func (s *script) printEndings(endings []Ending) {
+	for run := range runs(endings, func(a, b Ending) bool { return endingText(&a) == endingText(&b) }) {
+		var names []string
+		for _, e := range run {
+			names = append(names, s.name(e.ID)+attemptText(e.Attempt))
+		}
+		s.printf("end %s: %s", listText(names), endingText(&run[0]))
+	}
+}
+
+func endingText(e *Ending) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s%s: %s", s.name(e.ID), attemptText(e.Attempt), e.To)
+	b.WriteString(e.To.String())
 	if e.To == Scheduled {
 		fmt.Fprintf(&b, " in %v", e.Delay)
 	}
