@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -77,7 +78,7 @@ func run(ctx context.Context, args []string) int {
 	}
 	if err := command.Run(); err != nil {
 		if !errors.Is(err, errQuiet) {
-			fmt.Fprintln(os.Stderr, "errand:", err)
+			fmt.Fprintln(os.Stderr, "errand:", strings.TrimPrefix(err.Error(), "errand: "))
 		}
 		return codeOf(err)
 	}

@@ -12,7 +12,7 @@ import (
 const (
 	waitDefault   = 30 * time.Second
 	waitMax       = 60 * time.Second       // as the rule in the .proto file says
-	waitPollFirst = 200 * time.Millisecond // a task that ends elsewhere is seen by looking at the store
+	waitPollFirst = 25 * time.Millisecond // a task that ends elsewhere is seen by looking at the store
 	waitPollMax   = time.Second
 )
 
