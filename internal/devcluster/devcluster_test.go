@@ -188,7 +188,7 @@ func TestServersDieWithTheirParent(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait()                                        // killed
+	_ = cmd.Wait()                                      // killed
 	start(t, newPostgres(t, PostgresOptions{Dir: dir})) // possible only when the first server is gone
 }
 
