@@ -83,7 +83,17 @@ func (c *Core) reported(r *Report) {
 	if a == nil || a.phase == ending || a.phase == claiming {
 		return
 	}
-	c.close(a, decide(&a.Held, a.stop, r, c.draw()))
+	draw := c.draw()
+	e := decide(&a.Held, a.stop, r, draw)
+	switch {
+	case e.To == Succeeded:
+		c.retries.succeeded(a.Kind)
+	case e.Counted && e.To == Scheduled:
+		if steps := c.retries.failed(a.Kind); steps > 0 {
+			e.Delay = a.Spec.Retry.Delay(a.Counted+1+steps, r.RetryAfter, draw)
+		}
+	}
+	c.close(a, e)
 }
 
 // close frees an attempt's room and has its ending written.
@@ -171,8 +181,12 @@ func (c *Core) workerLost(id WorkerID, incident bool) {
 		a := c.find(t)
 		sole := len(tokens) == 1 || (a.Suspect && suspects == 1)
 		e := lostWorker(&a.Held, sole && !incident)
-		if a.stop == StopCanceled {
+		switch a.stop {
+		case StopCanceled:
 			e = Ending{Token: a.Token, Session: a.Session, To: Canceled, Counted: true, Failure: &Failure{Reason: ReasonCanceled}}
+		case StopLost: // it had not accepted this one
+			e = c.forced(a)
+		default: // it ran
 		}
 		c.close(a, e)
 	}

@@ -22,6 +22,7 @@ type Core struct {
 	pool     *placement.Pool
 	waiting  *backlog
 	attempts *attempts
+	retries  budget
 	dueNow   []ID // buffered rows that are still scheduled in the store
 	now      time.Time
 	plan     Plan // what Step and Advance have decided since the last Plan

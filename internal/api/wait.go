@@ -11,7 +11,7 @@ import (
 // Bounds of a wait.
 const (
 	waitDefault   = 30 * time.Second
-	waitMax       = 60 * time.Second       // as the rule in the .proto file says
+	waitMax       = 60 * time.Second      // as the rule in the .proto file says
 	waitPollFirst = 25 * time.Millisecond // a task that ends elsewhere is seen by looking at the store
 	waitPollMax   = time.Second
 )
