@@ -80,7 +80,7 @@ check-generated: ## Fail when generated code is not up to date
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Lint the code, go vet included
-	$(GOLANGCI_LINT) run ./...
+	$(GOLANGCI_LINT) run --allow-parallel-runners ./...
 
 .PHONY: test-nested
 test-nested: ## Test the modules beside this one
