@@ -153,12 +153,16 @@ func (w *Worker) Run(ctx context.Context) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	defer w.exclusive.watch(w.stopExclusive)()
-	served := make(chan error, 1)
-	go func() { served <- w.serve(life) }()
+	served := make(chan struct{})
+	var refused error
+	go func() {
+		refused = w.serve(life)
+		close(served)
+	}()
 	select {
-	case err := <-served:
+	case <-served:
 		w.stopAll(ErrDraining)
-		return err
+		return refused
 	case <-ctx.Done():
 	}
 	w.drain(life)

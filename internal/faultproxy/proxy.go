@@ -176,7 +176,9 @@ func (s *session) fromClient() {
 			s.proxy.mu.Lock()
 			delay := s.proxy.delay
 			s.proxy.mu.Unlock()
-			time.Sleep(delay)
+			if delay > 0 {
+				<-time.After(delay)
+			}
 			if _, err := s.server.Write(held); err != nil {
 				return
 			}
@@ -201,10 +203,10 @@ func (s *session) forwardStartup() error {
 
 // strikeBefore fails a statement that the server never sees, and tells whether the connection goes on.
 func (s *session) strikeBefore(rule *Rule, kind byte) bool {
-	switch rule.Fault {
-	case CutBefore:
+	if rule.Fault == CutBefore {
 		return false
-	case Hang:
+	}
+	if rule.Fault == Hang {
 		_, _ = io.Copy(io.Discard, s.client) // until the client gives up
 		return false
 	}

@@ -28,47 +28,36 @@ func endingsOf(token scheduler.Token) map[string]scheduler.Ending {
 
 // Every ending, with and without a wish to cancel and a start_by, makes of a row what the lifecycle makes of it.
 func endFollowsTheLifecycle(t *testing.T, s *suite) {
-	soon := time.Now().Add(30 * time.Second)
 	for name := range endingsOf(scheduler.Token{}) {
-		for _, cancel := range []bool{false, true} {
-			for _, startBy := range []bool{false, true} {
-				if name == "far in the future" && startBy {
-					continue
-				}
-				label := name
-				if cancel {
-					label += ", cancel requested"
-				}
-				if startBy {
-					label += ", start_by"
-				}
-				t.Run(label, func(t *testing.T) {
-					one := s.running(t, func(k *scheduler.Task) {
-						if startBy {
-							k.StartBy = soon
-						}
-					})
-					if cancel {
-						s.cancel(t, "acme", one.ID)
-					}
-					before := s.Task(t, one.Ref)
-					e := endingsOf(one.Token())[name]
-					want, refusal := before.End(e, time.Now())
-					if refusal != nil {
-						t.Fatal(refusal)
-					}
-					a := s.end(t, e)[0]
-					if a.Verdict != scheduler.Won || a.State != want.State || a.Attempt != 1 {
-						t.Fatalf("answer %+v, want won and %v", a, want.State)
-					}
-					got := s.Task(t, one.Ref)
-					same(t, got, want)
-					near(t, "due", got.Due, want.Due)
-					near(t, "wake_at", got.WakeAt, want.WakeAt)
-				})
-			}
+		t.Run(name, func(t *testing.T) { endAsTheLifecycle(t, s, name, false, time.Time{}) })
+		t.Run(name+", cancel requested", func(t *testing.T) { endAsTheLifecycle(t, s, name, true, time.Time{}) })
+		if name != "far in the future" {
+			soon := time.Now().Add(30 * time.Second)
+			t.Run(name+", start_by", func(t *testing.T) { endAsTheLifecycle(t, s, name, false, soon) })
+			t.Run(name+", cancel requested, start_by", func(t *testing.T) { endAsTheLifecycle(t, s, name, true, soon) })
 		}
 	}
+}
+
+func endAsTheLifecycle(t *testing.T, s *suite, ending string, cancel bool, startBy time.Time) {
+	t.Helper()
+	one := s.running(t, func(k *scheduler.Task) { k.StartBy = startBy })
+	if cancel {
+		s.cancel(t, "acme", one.ID)
+	}
+	before := s.Task(t, one.Ref)
+	e := endingsOf(one.Token())[ending]
+	want, refusal := before.End(e, time.Now())
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	if a := s.end(t, e)[0]; a.Verdict != scheduler.Won || a.State != want.State || a.Attempt != 1 {
+		t.Fatalf("answer %+v, want won and %v", a, want.State)
+	}
+	got := s.Task(t, one.Ref)
+	same(t, got, want)
+	near(t, "due", got.Due, want.Due)
+	near(t, "wake_at", got.WakeAt, want.WakeAt)
 }
 
 // near allows for the time that a statement takes.
