@@ -1,8 +1,8 @@
 package placement
 
 import (
+	"bytes"
 	"encoding/hex"
-	"strings"
 )
 
 // WorkerID is one run of a worker process.
@@ -12,7 +12,7 @@ type WorkerID [16]byte
 func (w WorkerID) IsZero() bool { return w == WorkerID{} }
 
 // Compare orders workers by their bytes.
-func (w WorkerID) Compare(other WorkerID) int { return strings.Compare(string(w[:]), string(other[:])) }
+func (w WorkerID) Compare(other WorkerID) int { return bytes.Compare(w[:], other[:]) }
 
 // String prints the instance in the usual UUID form.
 func (w WorkerID) String() string {

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"bytes"
 	"encoding/base32"
 	"encoding/binary"
 	"errors"
@@ -46,7 +47,7 @@ const idTextLen = 26
 func (id ID) String() string { return idText.EncodeToString(id[:]) }
 
 // Compare orders IDs by their bytes: shard, then creation time.
-func (id ID) Compare(other ID) int { return strings.Compare(string(id[:]), string(other[:])) }
+func (id ID) Compare(other ID) int { return bytes.Compare(id[:], other[:]) }
 
 // ErrBadID means that a text is not a task's handle (REGION.BASE32).
 var ErrBadID = errors.New("not a task id")
@@ -117,7 +118,7 @@ func (s SessionID) String() string { return placement.WorkerID(s).String() }
 
 // Compare orders sessions by their bytes.
 func (s SessionID) Compare(other SessionID) int {
-	return strings.Compare(string(s[:]), string(other[:]))
+	return bytes.Compare(s[:], other[:])
 }
 
 // Token is the fencing token of one attempt: whoever acts for the task names all three parts, and a write whose token is

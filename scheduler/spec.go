@@ -86,5 +86,8 @@ func (c Class) Hash() int16 { return int16(uint16(c)) }
 
 // ClassOf hashes what decides where a task may start: its kind and its allowed regions.
 func ClassOf(kind string, spec *Spec) Class {
+	if len(spec.AllowedRegions) == 0 {
+		return Class(txsql.ClassOf(kind))
+	}
 	return Class(txsql.ClassOf(kind, slices.Sorted(slices.Values(spec.AllowedRegions))...))
 }
