@@ -40,8 +40,9 @@ func (m *Memory) insert(region string, t *scheduler.Task, twin bool) scheduler.I
 			return m.keyStands(t, ref)
 		}
 	}
-	if twin || (t.State == scheduler.Running && !m.sessionOpen(region, t.Session)) {
-		return scheduler.Inserted{ID: t.ID, Verdict: scheduler.InsertSessionOver}
+	late := !t.StartBy.IsZero() && !t.StartBy.After(m.now())
+	if twin || (t.State == scheduler.Running && (late || !m.sessionOpen(region, t.Session))) {
+		return scheduler.Inserted{ID: t.ID, Verdict: scheduler.InsertNotStarted}
 	}
 	row := newRow(region, t, m.now())
 	m.tasks[row.Ref] = row

@@ -89,7 +89,7 @@ func eagerStartNeedsALiveSession(t *testing.T, s *suite) {
 		t.Fatal(err)
 	}
 	a := s.insert(t, eager, plain)
-	if a[0].Verdict != scheduler.InsertSessionOver || a[1].Verdict != scheduler.InsertStored {
+	if a[0].Verdict != scheduler.InsertNotStarted || a[1].Verdict != scheduler.InsertStored {
 		t.Errorf("%+v: want the eager one refused and the other stored", a)
 	}
 	eager.State, eager.Attempt = scheduler.Ready, 0

@@ -1,0 +1,193 @@
+package schedulertest
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/errandhq/errand/scheduler"
+	"github.com/errandhq/errand/scheduler/engine"
+)
+
+// oracle watches a history and says what must never happen. It judges by what it sees itself (rows as they change, handlers as
+// they start and report, what submitters are told), never by what an engine thinks.
+type oracle struct {
+	s          *sim
+	violations []string
+	started    map[scheduler.Token]bool
+	succeeded  map[scheduler.Token]bool // handlers that have reported success
+	ends       map[scheduler.Ref]int
+}
+
+func newOracle(s *sim) *oracle {
+	return &oracle{
+		s: s, started: map[scheduler.Token]bool{}, succeeded: map[scheduler.Token]bool{}, ends: map[scheduler.Ref]int{},
+	}
+}
+
+func (o *oracle) failf(format string, args ...any) {
+	text := fmt.Sprintf("at %v: ", o.s.now) + fmt.Sprintf(format, args...)
+	o.s.tracef("VIOLATION %s", text)
+	o.violations = append(o.violations, text)
+}
+
+// changed sees every change of a row.
+func (o *oracle) changed(before, after *scheduler.Task) {
+	if before == nil {
+		o.s.tracef("  %s is stored %s", short(after.ID), after.State)
+		if after.State == scheduler.Running {
+			o.becameRunning(&scheduler.Task{State: scheduler.Ready}, after)
+		}
+		return
+	}
+	o.s.tracef("  %s/%d %s -> %s/%d counted %d", short(before.ID), before.Attempt, before.State, after.State, after.Attempt, after.Counted)
+	switch {
+	case before.State.Terminal():
+		o.failf("P4: %s had ended as %s and was changed to %s", before.Ref, before.State, after.State)
+		return
+	case before.State == scheduler.Running && after.State == scheduler.Running:
+		o.staysRunning(before, after)
+	case after.State == scheduler.Running:
+		o.becameRunning(before, after)
+	case before.State == scheduler.Running:
+		o.leftRunning(before)
+	}
+	if after.State.Terminal() {
+		o.ended(before, after)
+	}
+	if after.Counted > after.Spec.Attempts() {
+		o.failf("%s: %d attempts counted, the most is %d", after.Ref, after.Counted, after.Spec.Attempts())
+	}
+}
+
+// becameRunning checks a start by the store's clock, at the moment of the write.
+func (o *oracle) becameRunning(before, after *scheduler.Task) {
+	o.s.tokens++
+	now := o.s.memory.now()
+	switch {
+	case after.Attempt != before.Attempt+1:
+		o.failf("P4: %s went from attempt %d to %d", after.Ref, before.Attempt, after.Attempt)
+	case before.CancelRequested:
+		o.failf("%s was started although it shall be canceled", after.Ref)
+	case !after.StartBy.IsZero() && !after.StartBy.After(now):
+		o.failf("%s was started at %v, useless since %v", after.Ref, now, after.StartBy)
+	case before.State == scheduler.Scheduled && before.WakeAt.After(now):
+		o.failf("%s was started at %v, before its time %v", after.Ref, now, before.WakeAt)
+	case !o.s.memory.sessionOpen(after.Region, after.Session):
+		o.failf("P4: %s was started by session %s, which had ended", after.Ref, after.Session)
+	}
+}
+
+// staysRunning allows a take-over by a live session and a wish to cancel.
+func (o *oracle) staysRunning(before, after *scheduler.Task) {
+	switch {
+	case after.Token() != before.Token():
+		o.failf("P4: running %s was given to %d at %s", tokenText([]scheduler.Token{before.Token()}), after.Attempt, short(after.Worker))
+	case after.Session == before.Session:
+	case !o.s.memory.sessionOpen(after.Region, after.Session):
+		o.failf("P4: %s was taken over by session %s, which had ended", after.Ref, after.Session)
+	default:
+		if b, ok := o.s.running.(scheduler.AttachBatch); !ok || !containsToken(b.Tokens, before.Token()) {
+			o.failf("P4: %s was taken over without its token", after.Ref)
+		}
+	}
+}
+
+func containsToken(tokens []scheduler.Token, t scheduler.Token) bool {
+	for _, one := range tokens {
+		if one == t {
+			return true
+		}
+	}
+	return false
+}
+
+// leftRunning checks that the attempt was ended in the name of its token, and by its own session where a scheduler did it.
+func (o *oracle) leftRunning(before *scheduler.Task) {
+	b, _ := o.s.running.(scheduler.EndBatch)
+	for i := range b.Endings {
+		e := &b.Endings[i]
+		if e.Token == before.Token() && (e.Session.IsZero() || e.Session == before.Session) {
+			return
+		}
+	}
+	o.failf("P4: attempt %d of %s at %s under session %s was ended by somebody else", before.Attempt, before.Ref, short(before.Worker), short(before.Session))
+}
+
+// ended checks an end when it is written down.
+func (o *oracle) ended(before, after *scheduler.Task) {
+	if o.ends[after.Ref]++; o.ends[after.Ref] > 1 {
+		o.failf("P2: %s ended %d times", after.Ref, o.ends[after.Ref])
+	}
+	if after.State != scheduler.Succeeded {
+		return
+	}
+	token := before.Token()
+	if !o.succeeded[token] || !bytes.Equal(after.Result, []byte(resultOf(token))) {
+		o.failf("P4: %s succeeded under %s with the result of %q", after.Ref, resultOf(token), after.Result)
+	}
+}
+
+// starts sees a handler begin.
+func (o *oracle) starts(w *worker, st *scheduler.Start) {
+	if o.started[st.Token] {
+		o.failf("P5: %s starts %s again", w.name, resultOf(st.Token))
+	}
+	o.started[st.Token] = true
+	if t, _ := o.s.memory.Task(scheduler.Ref{Region: simRegion, ID: st.ID}); !bytes.Equal(t.Payload, st.Payload) {
+		o.failf("%s got the payload %.20q of %s, which has %.20q", w.name, st.Payload, t.Ref, t.Payload)
+	}
+	if st.Spec.Exclusive {
+		o.alone(w, st.Token)
+	}
+}
+
+// alone checks that nobody else runs an exclusive task at this moment. Who is paused runs nothing.
+func (o *oracle) alone(w *worker, token scheduler.Token) {
+	for _, other := range o.s.workers {
+		for t := range other.attempts {
+			if t.ID == token.ID && t != token && other.paused <= o.s.now {
+				o.failf("exclusive %s runs at %s as attempt %d and at %s as attempt %d", t.ID, w.name, token.Attempt, other.name, t.Attempt)
+			}
+		}
+	}
+}
+
+// reports sees a handler's own word on its end.
+func (o *oracle) reports(r *scheduler.Report) {
+	if r.Outcome == scheduler.OutcomeSucceeded {
+		o.succeeded[r.Token] = true
+	}
+}
+
+// acknowledged checks what a worker is told of its report.
+func (o *oracle) acknowledged(w *worker, ack engine.Ack) {
+	if ack.Answer != engine.AckRecorded {
+		return
+	}
+	t, _ := o.s.memory.Task(scheduler.Ref{Region: simRegion, ID: ack.ID})
+	if t.Token() == ack.Token && t.State == scheduler.Running {
+		o.failf("%s is told that the end of %s is recorded, and it runs", w.name, resultOf(ack.Token))
+	}
+}
+
+// accepted checks what a submitter is told (P1).
+func (o *oracle) accepted(sub *submission, outcome engine.SubmitOutcome) {
+	t, stands := o.s.memory.Task(outcome.Ref)
+	switch {
+	case !stands:
+		o.failf("P1: %s was accepted, and is not there", outcome.Ref)
+	case !outcome.Existed && !bytes.Equal(t.Payload, sub.task.Payload):
+		o.failf("P1: %q was accepted as %s, which is %q", sub.task.Payload, outcome.Ref, t.Payload)
+	case t.IdempotencyKey != sub.task.IdempotencyKey:
+		o.failf("P5: key %q was accepted as %s with key %q", sub.task.IdempotencyKey, outcome.Ref, t.IdempotencyKey)
+	}
+}
+
+// told checks what waiters are told.
+func (o *oracle) told(in *instance, ids []scheduler.ID) {
+	for _, id := range ids {
+		if t, _ := o.s.memory.Task(scheduler.Ref{Region: simRegion, ID: id}); !t.State.Terminal() {
+			o.failf("%s tells that %s has ended, and it is %s", in.name, id, t.State)
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package schedulertest
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/errandhq/errand/scheduler"
+)
+
+// stuck says what has not ended in time (P3).
+func (o *oracle) stuck() {
+	var open []string
+	for _, t := range o.s.memory.Tasks(simRegion) {
+		if t.State.Open() {
+			open = append(open, fmt.Sprintf("%s %s attempt %d session %s wake %v", short(t.ID), t.State, t.Attempt, short(t.Session), t.WakeAt))
+		}
+	}
+	for _, w := range o.s.workers {
+		if w.busy() {
+			open = append(open, fmt.Sprintf("%s: alive %v, draining %v, holds %v, %d ends unacknowledged", w.name, w.alive, w.draining, len(w.attempts), len(w.ends)))
+		}
+	}
+	for _, in := range o.s.instances {
+		if in.engine == nil {
+			open = append(open, in.name+" is down")
+		} else if in.busy() {
+			open = append(open, fmt.Sprintf("%s: %+v", in.name, in.engine.Status()))
+		}
+	}
+	if o.s.client.waits() {
+		open = append(open, fmt.Sprintf("%d submissions without an answer", o.s.client.open))
+	}
+	o.failf("P3: %v after the last fault: %s", o.s.now-simTrouble, strings.Join(open, "; "))
+}
+
+// end checks what stands when everything has ended.
+func (o *oracle) end() {
+	tasks := o.s.memory.Tasks(simRegion)
+	o.balance(tasks)
+	keys, payloads := map[string]scheduler.Ref{}, map[string]scheduler.Ref{}
+	for i := range tasks {
+		t := &tasks[i]
+		if o.ends[t.Ref] != 1 {
+			o.failf("P2: %s ended %d times", t.Ref, o.ends[t.Ref])
+		}
+		once(o, keys, t.Tenant+"/"+t.IdempotencyKey, t)
+		once(o, payloads, string(t.Payload), t)
+		o.harmless(t)
+		if o.s.client.canceled[t.Ref] && t.State == scheduler.Expired {
+			o.failf("%s was to be canceled and is %s", t.Ref, t.State)
+		}
+	}
+}
+
+// once checks that a key, or a submission, became one task (P5).
+func once(o *oracle, seen map[string]scheduler.Ref, what string, t *scheduler.Task) {
+	if strings.HasSuffix(what, "/") {
+		return // no key
+	}
+	if first, twice := seen[what]; twice {
+		o.failf("P5: %.40q became %s and %s", what, first, t.Ref)
+	}
+	seen[what] = t.Ref
+}
+
+// balance compares the ledger with the rows (P2).
+func (o *oracle) balance(tasks []scheduler.Task) {
+	type line struct {
+		tenant string
+		tier   scheduler.Tier
+	}
+	rows := map[line]int64{}
+	for i := range tasks {
+		rows[line{tasks[i].Tenant, tasks[i].Tier}]++
+	}
+	for _, b := range o.s.memory.Balances(simRegion) {
+		l := line{b.Tenant, b.Tier}
+		if b.Accepted != rows[l] || b.Ended != rows[l] || b.Open != 0 {
+			o.failf("P2: %s %s has %d tasks, the ledger says %d accepted, %d ended", b.Tenant, b.Tier, rows[l], b.Accepted, b.Ended)
+		}
+		delete(rows, l)
+	}
+	if len(rows) > 0 {
+		o.failf("P2: the ledger knows nothing of %v", rows)
+	}
+}
+
+// harmless checks that faults which lose nobody's work make no attempt count, and that nothing is forgotten where nobody
+// forgets.
+func (o *oracle) harmless(t *scheduler.Task) {
+	if o.s.faults&^harmless == 0 && t.Counted > 0 && t.State != scheduler.Canceled { // who cancels may count
+		o.failf("%s: %d attempts counted, and nothing but %s happened: %v", t.Ref, t.Counted, o.s.faults, o.s.memory.Attempts(t.Ref))
+	}
+	if o.s.faults&^orderly != 0 {
+		return
+	}
+	for _, a := range o.s.memory.Attempts(t.Ref) {
+		if a.Failure.Reason == scheduler.ReasonUnknownToCore {
+			o.failf("%s: attempt %d ran and nobody knew of it, and nothing but %s happened", t.Ref, a.Number, o.s.faults)
+		}
+	}
+}
