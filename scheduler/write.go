@@ -16,7 +16,7 @@ const (
 )
 
 // Insert stores new tasks. Their State says how: Scheduled, Ready, Blocked, or Running for an eager start (Attempt 1, with
-// Session and Worker), which is stored only while that session is not ended.
+// Session and Worker), which is stored only while that session is not ended and before its StartBy.
 type Insert struct {
 	Region string
 	Tasks  []Task
@@ -30,7 +30,7 @@ const (
 	InsertStored      InsertVerdict = iota + 1 // the task stands as given, by this execution or an earlier one
 	InsertDuplicate                            // its idempotency key already stands for the task named by Existing
 	InsertKeyReused                            // its idempotency key stands for a different request
-	InsertSessionOver                          // an eager start, and the session has ended: nothing stored
+	InsertNotStarted                          // an eager start, and the session has ended: nothing stored
 )
 
 // Inserted is the answer for one task.

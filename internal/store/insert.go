@@ -186,8 +186,8 @@ func (s *Store) insertAnswers(ctx context.Context, in scheduler.Insert, stored m
 		case here && !twin:
 		case t.IdempotencyKey != "" && keyed && key.ref.ID != t.ID:
 			one = keyAnswer(t, &key)
-		case t.State == scheduler.Running:
-			one = scheduler.Inserted{Verdict: scheduler.InsertSessionOver}
+		case t.State == scheduler.Running || twin: // a twin of one that was refused can be stored in a later batch
+			one = scheduler.Inserted{Verdict: scheduler.InsertNotStarted}
 		default:
 			return nil, fmt.Errorf("insert %s: %w: neither stored nor refused", t.Ref, scheduler.ErrUnavailable)
 		}

@@ -27,7 +27,7 @@ func ClassOf(kind string, regions ...string) uint64 {
 }
 
 // InsertTasks stores new tasks and counts them.
-// Guard: the primary key; an eager start (state 3) only while its session is not ended.
+// Guard: the primary key; an eager start (state 3) only while its session is not ended, and before its start_by.
 // Returns the rows that this execution stored.
 const InsertTasks = `
 WITH stored AS (
@@ -44,8 +44,8 @@ WITH stored AS (
         $11::timestamptz[], $12::uuid[], $13::uuid[], $14::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::bytea[])
         AS x (id, shard, tier, state, class, tolerance_us, run_at, start_by, worker_id, effect_key, tenant, kind, content_type,
               trace_parent, spec, payload)
-    WHERE x.state <> 3 OR EXISTS (
-        SELECT 1 FROM sessions s WHERE s.region = $1::crdb_internal_region AND s.id = $2::uuid AND s.ended_at IS NULL)
+    WHERE x.state <> 3 OR ((x.start_by IS NULL OR x.start_by > now()) AND EXISTS (
+        SELECT 1 FROM sessions s WHERE s.region = $1::crdb_internal_region AND s.id = $2::uuid AND s.ended_at IS NULL))
     ON CONFLICT (region, id) DO NOTHING
     RETURNING id, state, tenant, tier, created_at
 ), counted AS (
@@ -63,8 +63,8 @@ WITH input AS (
         $20::text[], $21::bytea[])
         AS x (id, shard, tier, state, class, tolerance_us, run_at, start_by, worker_id, effect_key, tenant, kind, content_type,
               trace_parent, spec, payload, key, fingerprint)
-    WHERE x.state <> 3 OR EXISTS (
-        SELECT 1 FROM sessions s WHERE s.region = $1::crdb_internal_region AND s.id = $2::uuid AND s.ended_at IS NULL)
+    WHERE x.state <> 3 OR ((x.start_by IS NULL OR x.start_by > now()) AND EXISTS (
+        SELECT 1 FROM sessions s WHERE s.region = $1::crdb_internal_region AND s.id = $2::uuid AND s.ended_at IS NULL))
 ), keyed AS (
     INSERT INTO idempotency_keys (region, tenant, key, fingerprint, task_region, task_id, created_at)
     SELECT $1::crdb_internal_region, x.tenant, x.key, x.fingerprint, $1, x.id, now() FROM input x

@@ -153,7 +153,7 @@ func (e *Engine) inserted(q *queue, batch []newTask, s *statement, answer any, e
 			e.eagerAnswered(n, a)
 		}
 		switch {
-		case a.Verdict == scheduler.InsertSessionOver:
+		case a.Verdict == scheduler.InsertNotStarted:
 			n.plain = true
 			q.pending = append(q.pending, *n)
 			continue
