@@ -215,8 +215,8 @@ func (c *Core) tookOver(h *Held) {
 	if _, connected := c.pool.Worker(h.Worker); !connected {
 		return // the row is nobody's: the next reconciliation gives it back
 	}
-	if a := c.find(h.Token); a != nil {
-		a.Session = h.Session
+	if c.Holds(h.Token) {
+		c.find(h.Token).Session = h.Session
 		return
 	}
 	if !c.outdate(h.Token) {

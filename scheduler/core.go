@@ -134,10 +134,11 @@ func (c *Core) NextDeadline() (time.Time, bool) {
 	return c.attempts.deadlines[0].deadline, true
 }
 
-// Holds tells whether the core knows this very attempt, in whatever phase.
+// Holds tells whether the core knows this very attempt as a running row of its own. One that is only being claimed is not:
+// what a worker says of such a token is about another instance's claim, which has won the same attempt for the same worker.
 func (c *Core) Holds(t Token) bool {
-	a := c.attempts.byID[t.ID]
-	return a != nil && a.Token == t
+	a := c.find(t)
+	return a != nil && a.phase != claiming
 }
 
 // Row returns what the core knows of this very attempt, in whatever phase, and false when it does not hold it.

@@ -225,16 +225,35 @@ func (c *Core) passDeadlines(now time.Time) {
 		a := heap.Pop(&c.attempts.deadlines).(*attempt)
 		switch a.phase {
 		case sent: // not accepted
-			c.tell(a, StopLost)
-			c.close(a, Withdrawn(&a.Held, ReasonNotAccepted))
+			c.withdraw(a)
 		case running: // longer than its cap
 			c.askToStop(a, StopTimedOut)
 		case stopping: // and it did not stop
 			c.tell(a, StopLost)
-			e := stopped(&a.Held, a.stop, c.draw())
-			e.Session = a.Session
-			c.close(a, e)
+			c.close(a, c.forced(a))
 		default: // claiming and ending wait for the store, which has no deadline
 		}
 	}
+}
+
+// withdraw gives back an attempt that its worker has not accepted in time. The assignment may be on its way still: an
+// exclusive one is given back only when no grant can let it run any more.
+func (c *Core) withdraw(a *attempt) {
+	if a.Spec.Exclusive {
+		c.askToStop(a, StopLost)
+		c.attempts.setDeadline(a, c.now.Add(c.timing.WorkerLease))
+		return
+	}
+	c.tell(a, StopLost)
+	c.close(a, Withdrawn(&a.Held, ReasonNotAccepted))
+}
+
+// forced is the end of an attempt that was told to stop and of which nothing was heard since.
+func (c *Core) forced(a *attempt) Ending {
+	if a.stop == StopLost {
+		return Withdrawn(&a.Held, ReasonNotAccepted)
+	}
+	e := stopped(&a.Held, a.stop, c.draw())
+	e.Session = a.Session
+	return e
 }
