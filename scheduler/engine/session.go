@@ -112,7 +112,8 @@ func (e *Engine) renewed(st *statement, answer any, err error) {
 		e.sessionLost()
 		return
 	}
-	if !s.opened || e.local >= s.trustUntil {
+	regained := !s.opened || e.local >= s.trustUntil
+	if regained {
 		s.steadySince = e.local
 	}
 	s.trustUntil = s.askedAt + e.timing.SessionTTL - e.timing.Margin
@@ -123,6 +124,9 @@ func (e *Engine) renewed(st *statement, answer any, err error) {
 	if first {
 		e.observe.Note("session opened", "session", s.id)
 		e.attachHeld()
+	}
+	if regained {
+		e.grantAll()
 	}
 	e.learnSessions(renewal)
 }

@@ -14,13 +14,16 @@ type workers struct {
 	attaching pipe
 	wanted    []scheduler.Token // to take over, not asked yet
 	// coming are the tokens to be taken over, with what their worker has reported meanwhile (nil for nothing).
-	coming map[scheduler.Token]*scheduler.Report
+	coming   map[scheduler.Token]*scheduler.Report
+	comingOf map[scheduler.WorkerID]int // how many, by worker
 }
 
 type worker struct {
 	id       scheduler.WorkerID
 	stream   StreamID // zero while it is not connected
 	heard    time.Duration
+	beat     Heartbeat     // its last one
+	beatAt   time.Duration // when that was heard; zero for never
 	draining bool
 }
 
@@ -30,13 +33,14 @@ func newWorkers() workers {
 		byID:      map[scheduler.WorkerID]*worker{},
 		attaching: pipe{name: "attach", limit: 2},
 		coming:    map[scheduler.Token]*scheduler.Report{},
+		comingOf:  map[scheduler.WorkerID]int{},
 	}
 }
 
 // forgive takes a pause of this process out of every worker's silence.
 func (w *workers) forgive(gap time.Duration) {
 	for _, one := range w.byID {
-		one.heard += gap
+		one.heard += gap // not the time from which grants are counted: they end by the worker's clock
 	}
 }
 
@@ -74,9 +78,8 @@ func (e *Engine) workerSaid(in WorkerSaid) {
 		e.reported(in.Words.Reports)
 	}
 	if hb := in.Words.Heartbeat; hb != nil {
-		e.toWorker(id, func(w *ToWorker) {
-			w.HeartbeatAck = &HeartbeatAck{Seq: hb.Seq, SentAt: hb.SentAt, Grant: e.exclusiveGrant()}
-		})
+		w.beat, w.beatAt = *hb, e.local
+		e.grant(w)
 	}
 	if in.Words.Drain {
 		e.drainWorker(id)
@@ -86,11 +89,33 @@ func (e *Engine) workerSaid(in WorkerSaid) {
 	}
 }
 
-// exclusiveGrant is how long an exclusive handler may run on from when its worker sent the heartbeat: less than the time
-// after which anybody could start the task again.
-func (e *Engine) exclusiveGrant() time.Duration {
-	left := e.session.trustUntil - e.local + e.timing.ReattachGrace
-	return max(min(e.timing.WorkerLease, left)-e.timing.ExclusiveStop, 0)
+// grant answers a worker's last heartbeat, again when more can be granted than before.
+func (e *Engine) grant(w *worker) {
+	if w.beatAt == 0 {
+		return
+	}
+	ack := HeartbeatAck{Seq: w.beat.Seq, SentAt: w.beat.SentAt, Grant: e.exclusiveGrant(w)}
+	e.toWorker(w.id, func(words *ToWorker) { words.HeartbeatAck = &ack })
+}
+
+// grantAll answers everybody again: the session is trusted once more.
+func (e *Engine) grantAll() {
+	for _, id := range e.core.Workers() {
+		if w := e.workers.byID[id]; w != nil {
+			e.grant(w)
+		}
+	}
+}
+
+// exclusiveGrant is how long an exclusive handler may run on from when its worker sent its last heartbeat: less than the time
+// after which anybody could start the task again. While it is not known whether what the worker holds is still its own,
+// nothing more is granted.
+func (e *Engine) exclusiveGrant(w *worker) time.Duration {
+	if e.workers.comingOf[w.id] > 0 {
+		return 0
+	}
+	until := min(w.beatAt+e.timing.WorkerLease, e.session.trustUntil+e.timing.ReattachGrace)
+	return max(until-w.beatAt-e.timing.ExclusiveStop, 0)
 }
 
 // register connects a worker. A worker that was here before keeps its attempts; those that it held elsewhere are taken over.
@@ -158,6 +183,7 @@ func (e *Engine) attach(token scheduler.Token, report *scheduler.Report) {
 	known, underway := e.workers.coming[token]
 	if !underway {
 		e.workers.wanted = append(e.workers.wanted, token)
+		e.workers.comingOf[token.Worker]++
 	}
 	if report == nil {
 		report = known
@@ -215,6 +241,12 @@ func (e *Engine) attachAnswered(token scheduler.Token, a *scheduler.Attached) {
 	report := e.workers.coming[token]
 	delete(e.workers.coming, token)
 	w := e.workers.byID[token.Worker]
+	if e.workers.comingOf[token.Worker]--; e.workers.comingOf[token.Worker] == 0 {
+		delete(e.workers.comingOf, token.Worker)
+		if w != nil {
+			e.grant(w)
+		}
+	}
 	switch {
 	case a.Verdict == scheduler.Won && w != nil:
 		e.core.Step(scheduler.TookOver{Held: []scheduler.Held{a.Held}})
@@ -261,7 +293,8 @@ func (e *Engine) drainWorker(id scheduler.WorkerID) {
 	}
 }
 
-// watchWorkers gives back what silent workers ran, and sends the take-overs that wait.
+// watchWorkers gives back what silent workers ran, and sends the take-overs that wait. A worker that is silent here may have
+// gone to an instance that could not write that down while the store was away: it gets the time to do so first.
 func (e *Engine) watchWorkers() {
 	e.attachWanted()
 	if e.local < e.quietUntil {
@@ -277,6 +310,10 @@ func (e *Engine) watchWorkers() {
 		return
 	}
 	slices.SortFunc(silent, scheduler.WorkerID.Compare)
+	if !e.steady() {
+		e.disconnect(silent)
+		return
+	}
 	for _, id := range silent {
 		e.observe.Event("worker lost: silent for its lease", "worker", id, "attempts", len(e.core.HeldBy(id)))
 		if w := e.workers.byID[id]; w.stream != 0 {
@@ -286,6 +323,19 @@ func (e *Engine) watchWorkers() {
 	}
 	e.observe.Rows("lost_worker", len(silent))
 	e.core.Step(scheduler.WorkersLost{IDs: silent})
+}
+
+// disconnect gives silent workers no more work, and concludes nothing else.
+func (e *Engine) disconnect(silent []scheduler.WorkerID) {
+	for _, id := range silent {
+		w := e.workers.byID[id]
+		if w.stream == 0 {
+			continue
+		}
+		e.emit(CloseStream{Stream: w.stream})
+		w.stream = 0
+		e.core.Step(scheduler.WorkerDraining{ID: id, Draining: true})
+	}
 }
 
 func (e *Engine) listWorkers(ticket Ticket) {
