@@ -222,13 +222,13 @@ func (g *grant) check() {
 	}
 }
 
-// stopExclusive ends the exclusive handlers: nobody can say any more that no other attempt starts.
+// stopExclusive ends the exclusive handlers: nobody can say any more that no other attempt starts. Their ends are reported
+// like any others: whoever holds the tasks should not wait for them.
 func (w *Worker) stopExclusive() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, r := range w.attempts {
 		if r.exclusive {
-			r.lost = true
 			r.cancel(ErrLost)
 		}
 	}
