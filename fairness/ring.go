@@ -1,7 +1,3 @@
-// Package fairness decides whose turn it is. It knows tenants and amounts, and nothing of tasks, workers or stores; it has
-// no clock.
-//
-// Today tenants with startable work take turns ([Ring]). Weighted fair shares of resource-seconds come in at this door.
 package fairness
 
 // Ring serves tenants in turn. It is not safe for concurrent use. The zero value is empty.
