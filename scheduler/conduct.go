@@ -28,6 +28,7 @@ func (c *Core) stepWorker(ev Event) {
 			c.accepted(token)
 		}
 	case Reported:
+		c.plan.Endings = slices.Grow(c.plan.Endings, len(ev.Reports))
 		for i := range ev.Reports {
 			c.reported(&ev.Reports[i])
 		}

@@ -76,6 +76,7 @@ func (c *Core) Step(ev Event) {
 func (c *Core) Advance(res Result) {
 	switch res := res.(type) {
 	case ClaimsAnswered:
+		c.plan.Assign = slices.Grow(c.plan.Assign, len(res.Answers))
 		for i := range res.Answers {
 			c.claimAnswered(&res.Answers[i])
 		}

@@ -43,10 +43,12 @@ import (
 //	refill [per_shard=N]                     it is asked for the rows that the core wants: "read", then "shown"
 //	tick DURATION                            time passes
 //	room [urgent=N] [others=N] [hold]        how much may be planned from now on
+//	lend KIND=SLOTS... [limit=N]             another instance asks for rows that it could start
+//	ask                                      prints for which kinds there is room here, and which wait
 //	state                                    prints what the core knows
 //
 // TASKs may be given as a range, such as r01..r40. FACTS of a task: tenant, kind, tier, due (from the start of the story), shard, attempts (max_attempts), timeout,
-// tolerance, suspect; of a report: reason, retry_after, delay, non_retryable.
+// tolerance, suspect, exclusive; of a report: reason, retry_after, delay, non_retryable.
 func TestCoreScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		if filepath.Ext(path) != ".txt" {
@@ -111,7 +113,7 @@ func (s *script) words(args []string) words {
 		switch {
 		case isFact:
 			w.facts[key] = value
-		case slices.Contains([]string{"suspect", "incident", "hold", "non_retryable"}, arg):
+		case slices.Contains([]string{"suspect", "incident", "hold", "non_retryable", "exclusive"}, arg):
 			w.facts[arg] = "true"
 		default:
 			w.names = append(w.names, namesOf(arg)...)
@@ -357,6 +359,20 @@ func (s *script) runInstance(cmd string, w words) bool {
 		}
 	case "then":
 		s.printPlan(s.plan(s.room))
+	case "lend":
+		var kinds []KindRoom
+		for _, kind := range slices.Sorted(maps.Keys(w.facts)) {
+			if kind != "limit" {
+				kinds = append(kinds, KindRoom{Kind: kind, Slots: w.number(kind, 0)})
+			}
+		}
+		var lent []string
+		for _, r := range s.core.Lend(kinds, w.number("limit", 100)) {
+			lent = append(lent, s.name(r.ID))
+		}
+		s.printf("lend %s", listText(lent))
+	case "ask":
+		s.printf("room for %v, none for %v", s.core.Spare(), s.core.Starved())
 	case "state":
 		s.printState()
 	default:
@@ -377,7 +393,7 @@ func (s *script) task(name string, w words) Task {
 		State: Ready, Tolerance: w.duration("tolerance", DefaultTolerance(tier)), ReadyAt: s.now,
 		Suspect: w.facts["suspect"] != "",
 		Spec: Spec{
-			MaxAttempts: w.number("attempts", 0), AttemptTimeout: w.duration("timeout", 0),
+			MaxAttempts: w.number("attempts", 0), AttemptTimeout: w.duration("timeout", 0), Exclusive: w.facts["exclusive"] != "",
 		},
 	}
 	t.Due = epoch.Add(w.duration("due", s.now.Add(t.Tolerance).Sub(epoch)))

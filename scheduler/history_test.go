@@ -169,7 +169,7 @@ func (h *history) drawTask(t *rapid.T) Task {
 		Tier:      rapid.SampledFrom(Tiers[:]).Draw(t, "tier"),
 		Tolerance: time.Duration(rapid.IntRange(0, 120).Draw(t, "tolerance")) * time.Second,
 		Suspect:   rapid.IntRange(0, 5).Draw(t, "suspect") == 0,
-		Spec:      Spec{AttemptTimeout: time.Minute},
+		Spec:      Spec{AttemptTimeout: time.Minute, Exclusive: rapid.IntRange(0, 3).Draw(t, "exclusive") == 0},
 	}
 	if rapid.IntRange(0, 3).Draw(t, "only here") == 0 {
 		task.Spec.AllowedRegions = []string{"here"}
