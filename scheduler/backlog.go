@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"cmp"
 	"container/heap"
 	"maps"
 	"slices"
@@ -216,18 +215,3 @@ func (b *backlog) has(kind string) bool { return b.perKind[kind] > 0 }
 
 // kinds lists the kinds of the rows that wait, in order.
 func (b *backlog) kinds() []string { return slices.Sorted(maps.Keys(b.perKind)) }
-
-// ofKinds lists the waiting rows of the given kinds in the order of tier, due, ID; scheduled ones excepted.
-func (b *backlog) ofKinds(kinds map[string]int) []*waiting {
-	var rows []*waiting
-	for _, buf := range b.buffers {
-		if _, asked := kinds[buf.kind]; asked {
-			rows = append(rows, buf.rows...)
-		}
-	}
-	rows = slices.DeleteFunc(rows, func(w *waiting) bool { return w.state != Ready })
-	slices.SortFunc(rows, func(x, y *waiting) int {
-		return cmp.Or(cmp.Compare(x.buffer.key.tier, y.buffer.key.tier), x.compare(y))
-	})
-	return rows
-}

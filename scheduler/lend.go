@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"cmp"
+	"container/heap"
 	"slices"
 	"strings"
 )
@@ -29,24 +31,59 @@ func (c *Core) Spare() []KindRoom {
 // here now.
 func (c *Core) Starved() []string { return c.waiting.kinds() }
 
-// Lend takes out rows of the given kinds that wait here, the earliest due first, at most Slots of each and limit in all. They
-// are forgotten: should the borrower not claim them, the next discovery finds them again.
+// Lend takes out rows of the given kinds that wait here, urgent ones first, then the earliest due, at most Slots of each kind
+// and limit in all. They are forgotten: should the borrower not claim them, the next discovery finds them again.
 func (c *Core) Lend(kinds []KindRoom, limit int) []ReadyRow {
 	room := map[string]int{}
 	for _, k := range kinds {
 		room[k.Kind] = max(k.Slots, 0)
 	}
-	candidates := c.waiting.ofKinds(room)
+	candidates := c.waiting.lendable(room)
 	var lent []ReadyRow
-	for _, w := range candidates {
-		if len(lent) >= limit {
-			break
+	for len(lent) < limit && len(candidates) > 0 {
+		buf := candidates[0]
+		w := buf.head()
+		if room[buf.kind] == 0 || w.state != Ready { // what is scheduled still is started or woken in this very turn
+			heap.Pop(&candidates)
+			continue
 		}
-		if kind := w.buffer.kind; room[kind] > 0 {
-			room[kind]--
-			lent = append(lent, w.row())
-			c.waiting.remove(w)
+		room[buf.kind]--
+		lent = append(lent, w.row())
+		c.waiting.remove(w)
+		if len(buf.rows) == 0 {
+			heap.Pop(&candidates)
+			continue
 		}
+		heap.Fix(&candidates, 0)
 	}
 	return lent
+}
+
+// lendable lists the buffers of the given kinds, parked ones too, as a heap in the order in which they lend.
+func (b *backlog) lendable(kinds map[string]int) lendHeap {
+	var h lendHeap
+	for _, buf := range b.buffers {
+		if kinds[buf.kind] > 0 {
+			h = append(h, buf)
+		}
+	}
+	heap.Init(&h)
+	return h
+}
+
+// lendHeap orders buffers by tier, then by the rows at their heads.
+type lendHeap []*buffer
+
+func (h lendHeap) Len() int { return len(h) }
+func (h lendHeap) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(h[i].key.tier, h[j].key.tier), h[i].head().compare(h[j].head())) < 0
+}
+func (h lendHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *lendHeap) Push(x any)   { *h = append(*h, x.(*buffer)) }
+
+func (h *lendHeap) Pop() any {
+	old := *h
+	b := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return b
 }
