@@ -41,7 +41,7 @@ func (c *Core) stepWorker(ev Event) {
 	case Undelivered:
 		for _, token := range ev.Tokens {
 			if a := c.find(token); a != nil && (a.phase == sent || a.phase == stopping) {
-				c.close(a, Withdrawn(&a.Held, ReasonNotAccepted))
+				c.giveBack(a)
 			}
 		}
 	case RowsMissing:
@@ -105,6 +105,12 @@ func (c *Core) close(a *attempt, e Ending) {
 	c.plan.Endings = append(c.plan.Endings, e)
 }
 
+// giveBack closes an attempt that is known not to run. One that is only in the plan yet is not sent any more.
+func (c *Core) giveBack(a *attempt) {
+	c.plan.Assign = slices.DeleteFunc(c.plan.Assign, func(s Start) bool { return s.Token == a.Token })
+	c.close(a, Withdrawn(&a.Held, ReasonNotAccepted))
+}
+
 // free gives an attempt's room back, once.
 func (c *Core) free(a *attempt) {
 	if a.room {
@@ -162,8 +168,7 @@ func (c *Core) workerHolds(ev WorkerHolds) {
 	}
 	for _, t := range c.HeldBy(ev.ID) {
 		if !named[t] {
-			a := c.find(t)
-			c.close(a, Withdrawn(&a.Held, ReasonNotAccepted))
+			c.giveBack(c.find(t))
 		}
 	}
 }

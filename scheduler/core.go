@@ -115,7 +115,7 @@ func (c *Core) Plan(now time.Time, room Room) Plan {
 // known to be in the store.
 func (c *Core) Admit(t *Task, now time.Time) bool {
 	class := t.Class()
-	if t.State != Ready || c.waiting.overtaken(class) || t.pastStartBy(now) {
+	if t.State != Ready || c.waiting.overtaken(class) || t.pastStartBy(now) || c.attempts.byID[t.ID] != nil {
 		return false
 	}
 	worker, refusal := c.pool.Place(placement.Need{Tenant: t.Tenant, Kind: t.Kind, Suspect: t.Suspect})
@@ -140,6 +140,13 @@ func (c *Core) NextDeadline() (time.Time, bool) {
 func (c *Core) Holds(t Token) bool {
 	a := c.find(t)
 	return a != nil && a.phase != claiming
+}
+
+// Awaits tells whether this very attempt is assigned and its worker is to accept it still. An assignment that was withdrawn
+// before it was sent is not sent any more.
+func (c *Core) Awaits(t Token) bool {
+	a := c.find(t)
+	return a != nil && a.phase == sent
 }
 
 // Row returns what the core knows of this very attempt, in whatever phase, and false when it does not hold it.

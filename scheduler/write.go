@@ -27,9 +27,9 @@ type InsertVerdict uint8
 
 // The verdicts of an insert.
 const (
-	InsertStored      InsertVerdict = iota + 1 // the task stands as given, by this execution or an earlier one
-	InsertDuplicate                            // its idempotency key already stands for the task named by Existing
-	InsertKeyReused                            // its idempotency key stands for a different request
+	InsertStored     InsertVerdict = iota + 1 // the task stands as given, by this execution or an earlier one
+	InsertDuplicate                           // its idempotency key already stands for the task named by Existing
+	InsertKeyReused                           // its idempotency key stands for a different request
 	InsertNotStarted                          // an eager start, and the session has ended: nothing stored
 )
 

@@ -78,7 +78,13 @@ func (e *Engine) claimed(s *statement, answer any, err error) {
 	answers := answer.([]scheduler.Claimed)
 	won := 0
 	for i := range answers {
-		if answers[i].Verdict == scheduler.Won {
+		a := &answers[i]
+		if _, coming := e.workers.coming[a.Start.Token]; coming && a.Verdict == scheduler.Won {
+			// Another instance's claim for the same worker, which runs it already: the take-over under way has made the row
+			// look like ours.
+			*a = scheduler.Claimed{ID: a.ID, Verdict: scheduler.Lost, State: a.State}
+		}
+		if a.Verdict == scheduler.Won {
 			won++
 		}
 	}
@@ -128,7 +134,7 @@ func (e *Engine) readPayloads(starts []scheduler.Start) {
 		e.finish(s)
 		payloads, _ := answer.([][]byte)
 		for i := range payloads {
-			if payloads[i] != nil && e.core.Holds(starts[i].Token) {
+			if payloads[i] != nil && e.core.Awaits(starts[i].Token) {
 				starts[i].Payload = payloads[i]
 				e.deliver(starts[i])
 			}

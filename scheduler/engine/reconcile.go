@@ -24,6 +24,8 @@ type review struct {
 	under    scheduler.SessionID
 	suspects map[scheduler.Token]bool // rows that nobody knew of in the last comparison
 	unknown  map[scheduler.Token]scheduler.Held
+	// takenOver are attempts taken over since the comparison began: a read may have missed them.
+	takenOver map[scheduler.Token]bool
 
 	reclaimAt time.Duration
 }
@@ -33,6 +35,8 @@ func newReview() review {
 		reading:  pipe{name: "running", limit: 1},
 		orphans:  pipe{name: "orphans", limit: 1},
 		suspects: map[scheduler.Token]bool{},
+
+		takenOver: map[scheduler.Token]bool{},
 	}
 }
 
@@ -45,6 +49,7 @@ func (e *Engine) reconcile() {
 	r.at, r.under = e.local, e.session.id
 	r.rows = map[scheduler.Token]bool{}
 	r.unknown = map[scheduler.Token]scheduler.Held{}
+	r.takenOver = map[scheduler.Token]bool{}
 	r.before = e.core.Held()
 	e.readRunning(scheduler.ID{})
 }
@@ -116,8 +121,9 @@ func (e *Engine) conclude() {
 	}
 	var missing []scheduler.Token
 	for i := range r.before {
-		if !r.rows[r.before[i].Token] && e.core.Holds(r.before[i].Token) {
-			missing = append(missing, r.before[i].Token)
+		token := r.before[i].Token
+		if !r.rows[token] && !r.takenOver[token] && e.core.Holds(token) && !e.comes(token) {
+			missing = append(missing, token)
 		}
 	}
 	if len(missing) > 0 {

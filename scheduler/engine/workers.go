@@ -144,9 +144,8 @@ func (e *Engine) register(stream StreamID, r *Register) {
 		token.Worker = id
 		if e.core.Holds(token) {
 			known = append(known, token)
-		} else {
-			e.attach(token, nil)
 		}
+		e.attach(token, nil) // also what is known here: another instance may have taken it over meanwhile
 	}
 	e.core.Step(scheduler.WorkerHolds{ID: id, Tokens: known})
 }
@@ -249,6 +248,7 @@ func (e *Engine) attachAnswered(token scheduler.Token, a *scheduler.Attached) {
 	}
 	switch {
 	case a.Verdict == scheduler.Won && w != nil:
+		e.review.takenOver[token] = true
 		e.core.Step(scheduler.TookOver{Held: []scheduler.Held{a.Held}})
 		if report != nil {
 			e.core.Step(scheduler.Reported{Reports: []scheduler.Report{*report}})
