@@ -26,7 +26,7 @@ func TestAnyHistory(t *testing.T) {
 			"settle start": h.settleStart, "execute": h.execute, "settle claim": h.settleClaim, "settle ending": h.settleEnding,
 			"accept": h.accept, "report": h.report, "undelivered": h.undelivered, "missing": h.missing,
 			"take over": h.takeOver, "session": h.session, "lanes": h.lanes,
-			"discover": h.discover, "refill": h.refill, "tick": h.tick, "room": h.changeRoom,
+			"lend": h.lend, "discover": h.discover, "refill": h.refill, "tick": h.tick, "room": h.changeRoom,
 		})
 		h.finish(t)
 	})
@@ -305,6 +305,37 @@ func (h *history) session(t *rapid.T) {
 func (h *history) lanes(t *rapid.T) {
 	mine := [256]bool{0: rapid.Bool().Draw(t, "0"), 1: rapid.Bool().Draw(t, "1"), 2: rapid.Bool().Draw(t, "2")}
 	h.step(t, func(w *world) { w.core.Step(LanesChanged{Mine: mine}) })
+}
+
+// lend hands rows out: those that a sort of everything that waits would name.
+func (h *history) lend(t *rapid.T) {
+	kinds := []KindRoom{{"k", rapid.IntRange(0, 2).Draw(t, "k")}, {"l", rapid.IntRange(0, 2).Draw(t, "l")}}
+	limit := rapid.IntRange(0, 3).Draw(t, "limit")
+	want := h.a.lendable(kinds, limit)
+	h.step(t, func(w *world) {
+		var got []ID
+		for _, r := range w.core.Lend(kinds, limit) {
+			got = append(got, r.ID)
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("lends %v, want %v", got, want)
+		}
+	})
+}
+
+func (w *world) lendable(kinds []KindRoom, limit int) []ID {
+	rows := slices.SortedFunc(maps.Values(w.core.waiting.rows), func(a, b *waiting) int {
+		return cmp.Or(cmp.Compare(a.buffer.key.tier, b.buffer.key.tier), a.compare(b))
+	})
+	room := map[string]int{kinds[0].Kind: kinds[0].Slots, kinds[1].Kind: kinds[1].Slots}
+	var ids []ID
+	for _, r := range rows {
+		if kind := r.buffer.kind; len(ids) < limit && room[kind] > 0 {
+			room[kind]--
+			ids = append(ids, r.id)
+		}
+	}
+	return ids
 }
 
 func (h *history) discover(t *rapid.T) {

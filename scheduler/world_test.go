@@ -155,6 +155,16 @@ func (w *world) cancel(id ID) {
 	}
 }
 
+// wake makes a scheduled row ready, and tells the core.
+func (w *world) wake(id ID) {
+	t := w.rows[id]
+	next, err := t.Wake(t.Attempt, w.now)
+	*t = next
+	if err == nil {
+		w.core.Step(RowsReady{Rows: []ReadyRow{readyRow(t)}})
+	}
+}
+
 // attach takes a running row over for this session, as when its worker has come here from another instance.
 func (w *world) attach(id ID) {
 	t := w.rows[id]
