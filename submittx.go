@@ -169,10 +169,25 @@ func insertArgs(scope TxScope, spec *Spec, id [16]byte) ([]any, State, error) {
 		runAt = nil
 	}
 	args := []any{
-		scope.Region, [16]byte{}, id, [][16]byte{id}, []int16{int16(id[0])}, []int16{int16(tier)}, []int16{int16(state)},
-		[]int16{int16(uint16(txsql.ClassOf(spec.Kind)))}, []int64{tolerance.Microseconds()}, []*time.Time{runAt}, []*time.Time{startBy},
-		[]*[16]byte{nil}, []*[16]byte{nil}, []string{scope.Tenant}, []string{spec.Kind}, []*string{optional(spec.ContentType)},
-		[]*string{nil}, []*string{specText}, [][]byte{spec.Payload},
+		scope.Region,
+		[16]byte{},
+		id,
+		[][16]byte{id},
+		[]int16{int16(id[0])},
+		[]int16{int16(tier)},
+		[]int16{int16(state)},
+		[]int16{int16(uint16(txsql.ClassOf(spec.Kind)))},
+		[]int64{tolerance.Microseconds()},
+		[]*time.Time{runAt},
+		[]*time.Time{startBy},
+		[]*[16]byte{nil},
+		[]*[16]byte{nil},
+		[]string{scope.Tenant},
+		[]string{spec.Kind},
+		[]*string{optional(spec.ContentType)},
+		[]*string{nil},
+		[]*string{specText},
+		[][]byte{spec.Payload},
 	}
 	if spec.IdempotencyKey != "" {
 		args = append(args, []string{spec.IdempotencyKey}, [][]byte{fingerprint(spec)})

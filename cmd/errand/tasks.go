@@ -108,10 +108,20 @@ func (c *getCmd) Run(ctx context.Context) error {
 		return printJSON(os.Stdout, taskJSON(&t))
 	}
 	rows := [][]string{
-		{"task", t.ID}, {"kind", t.Kind}, {"tenant", t.Tenant}, {"state", t.State.String()},
-		{"attempt", fmt.Sprintf("%d (%d counted)", t.Attempt, t.CountedAttempts)}, {"created", ago(t.CreatedAt)}, {"due", t.Due.Format(time.RFC3339)},
-		{"started", ago(t.StartedAt)}, {"ended", ago(t.EndedAt)}, {"worker", t.Worker}, {"payload", printable(t.Payload)},
-		{"result", printable(t.Result)}, {"reason", t.Reason}, {"message", t.Message},
+		{"task", t.ID},
+		{"kind", t.Kind},
+		{"tenant", t.Tenant},
+		{"state", t.State.String()},
+		{"attempt", fmt.Sprintf("%d (%d counted)", t.Attempt, t.CountedAttempts)},
+		{"created", ago(t.CreatedAt)},
+		{"due", t.Due.Format(time.RFC3339)},
+		{"started", ago(t.StartedAt)},
+		{"ended", ago(t.EndedAt)},
+		{"worker", t.Worker},
+		{"payload", printable(t.Payload)},
+		{"result", printable(t.Result)},
+		{"reason", t.Reason},
+		{"message", t.Message},
 	}
 	return c.print(nil, []string{"FIELD", "VALUE"}, rows)
 }

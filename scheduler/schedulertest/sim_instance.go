@@ -284,9 +284,11 @@ func (o simObserver) Rows(what string, n int) {
 		o.in.s.tracef("%s: %d %s", o.in.name, n, what)
 	}
 }
+
 func (o simObserver) Event(message string, args ...any) {
 	o.in.s.tracef("%s: %s %v", o.in.name, message, args)
 }
+
 func (o simObserver) Note(message string, args ...any) {
 	o.in.s.tracef("%s: %s %v", o.in.name, message, args)
 }

@@ -91,7 +91,8 @@ func lanesShowWhatIsReady(t *testing.T, s *suite) {
 	one := task()
 	class := one.Class().Hash()
 	want := []scheduler.BufferKey{
-		{Tenant: "acme", Tier: scheduler.Standard, Class: class}, {Tenant: "acme", Tier: scheduler.Deferrable, Class: class},
+		{Tenant: "acme", Tier: scheduler.Standard, Class: class},
+		{Tenant: "acme", Tier: scheduler.Deferrable, Class: class},
 		{Tenant: "globex", Tier: scheduler.Urgent, Class: class},
 	}
 	if !slices.Equal(keys, want) {
