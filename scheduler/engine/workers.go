@@ -12,6 +12,7 @@ type workers struct {
 	streams   map[StreamID]scheduler.WorkerID // zero before its Register
 	byID      map[scheduler.WorkerID]*worker
 	attaching pipe
+	lostAt    time.Duration     // when the last worker was lost; zero for never
 	wanted    []scheduler.Token // to take over, not asked yet
 	// coming are the tokens to be taken over, with what their worker has reported meanwhile (nil for nothing).
 	coming   map[scheduler.Token]*scheduler.Report
@@ -124,8 +125,13 @@ func (e *Engine) register(stream StreamID, r *Register) {
 		return
 	}
 	id := r.Worker.ID
-	e.workers.streams[stream] = id
 	w := e.workers.byID[id]
+	if w != nil && e.core.Worker(id).Tenant != r.Worker.Tenant { // an identity is no secret: another credential is another worker
+		e.observe.Event("refused a worker that names another one's instance", "worker", id, "tenant", r.Worker.Tenant)
+		e.emit(CloseStream{Stream: stream})
+		return
+	}
+	e.workers.streams[stream] = id
 	if w == nil {
 		w = &worker{id: id}
 		e.workers.byID[id] = w
@@ -300,12 +306,7 @@ func (e *Engine) watchWorkers() {
 	if e.local < e.quietUntil {
 		return
 	}
-	var silent []scheduler.WorkerID
-	for id, w := range e.workers.byID {
-		if e.local-w.heard > e.timing.WorkerLease {
-			silent = append(silent, id)
-		}
-	}
+	silent, incident := e.silentWorkers()
 	if len(silent) == 0 {
 		return
 	}
@@ -322,7 +323,24 @@ func (e *Engine) watchWorkers() {
 		delete(e.workers.byID, id)
 	}
 	e.observe.Rows("lost_worker", len(silent))
-	e.core.Step(scheduler.WorkersLost{IDs: silent})
+	e.workers.lostAt = e.local
+	e.core.Step(scheduler.WorkersLost{IDs: silent, Incident: incident})
+}
+
+// silentWorkers lists the workers that were silent for their lease. Those that died together fall silent up to a heartbeat
+// apart: it is an incident when another one was lost within the last heartbeat, or is silent for so long that it has missed one.
+func (e *Engine) silentWorkers() (silent []scheduler.WorkerID, incident bool) {
+	w := &e.workers
+	incident = w.lostAt > 0 && e.local-w.lostAt <= e.timing.Heartbeat
+	for id, one := range w.byID {
+		switch quiet := e.local - one.heard; {
+		case quiet > e.timing.WorkerLease:
+			silent = append(silent, id)
+		case quiet > e.timing.WorkerLease-e.timing.Heartbeat:
+			incident = true
+		}
+	}
+	return silent, incident
 }
 
 // disconnect gives silent workers no more work, and concludes nothing else.
