@@ -122,7 +122,11 @@ func (e *Engine) conclude() {
 	var missing []scheduler.Token
 	for i := range r.before {
 		token := r.before[i].Token
-		if !r.rows[token] && !r.takenOver[token] && e.core.Holds(token) && !e.comes(token) {
+		switch {
+		case r.rows[token] || r.takenOver[token] || !e.core.Holds(token) || e.comes(token):
+		case e.talks(token.Worker): // perhaps a late take-over of an instance that it has left: only a write of our own tells
+			e.attach(token, nil)
+		default:
 			missing = append(missing, token)
 		}
 	}
@@ -131,6 +135,12 @@ func (e *Engine) conclude() {
 		e.core.Step(scheduler.RowsMissing{Tokens: missing})
 	}
 	r.rows, r.before, r.unknown = nil, nil, nil
+}
+
+// talks tells whether a worker is connected here and was heard lately: then it is connected nowhere else.
+func (e *Engine) talks(id scheduler.WorkerID) bool {
+	w := e.workers.byID[id]
+	return w != nil && w.stream != 0 && e.local-w.heard <= 2*e.timing.Heartbeat
 }
 
 // reclaim takes back running rows of this instance's lanes whose session has ended and that no instance took over. It is

@@ -138,7 +138,7 @@ func (s *sim) cutStore(i int) {
 }
 
 func (s *sim) cutWorker(w *worker) {
-	until := s.now + s.between(time.Second, 25*time.Second)
+	until := min(s.now+s.between(time.Second, 25*time.Second), simTrouble)
 	direction := s.rand.IntN(3)
 	if direction != 0 {
 		w.cutUp = until
@@ -169,12 +169,7 @@ func (s *sim) heal() {
 		}
 		in.turnBy(s.now)
 	}
-	for _, w := range s.workers {
-		w.cutUp, w.cutDown = s.now, s.now
-		if w.paused > s.now {
-			w.paused = s.now
-			w.thaw()
-		}
+	for _, w := range s.workers { // what it cannot do yet it does now: its pause and its cuts end with the trouble
 		w.start()
 	}
 }

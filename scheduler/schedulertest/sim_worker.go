@@ -311,7 +311,7 @@ func (w *worker) freeze(d time.Duration) {
 		return
 	}
 	w.s.tracef("%s is paused for %v", w.name, d)
-	w.paused = w.s.now + d
+	w.paused = min(w.s.now+d, simTrouble)
 	w.s.at(w.paused, w.thaw)
 }
 
