@@ -272,3 +272,37 @@ func (m *poolModel) check(t *rapid.T) {
 		t.Fatalf("%d workers, want %d", len(m.pool.IDs()), len(m.naive.workers))
 	}
 }
+
+func TestWhatAPoolTells(t *testing.T) {
+	p := NewPool()
+	p.Join(Worker{ID: id(2), Slots: map[string]int{"encode": 2, "gpu": 1}})
+	p.Join(Worker{ID: id(1), Tenant: "x", Name: "own", Slots: map[string]int{"own": 1}})
+	kinds := p.Kinds()
+	slices.Sort(kinds)
+	if !slices.Equal(kinds, []string{"encode", "gpu"}) {
+		t.Errorf("kinds of pool workers: %v", kinds)
+	}
+	if !p.HasOwn("x", "own") || p.HasOwn("x", "encode") || p.HasOwn("y", "own") || !p.AnyOwn() {
+		t.Error("the tenant's own workers are not told")
+	}
+	if w, here := p.Worker(id(1)); !here || w.Name != "own" {
+		t.Errorf("worker %+v, %v", w, here)
+	}
+	if _, here := p.Worker(id(3)); here || p.Draining(id(3)) {
+		t.Error("a stranger is in the pool")
+	}
+	p.Drain(id(2), true)
+	if len(p.Kinds()) != 0 || p.FreeSlots("encode") != 0 {
+		t.Error("a draining worker has room")
+	}
+	p.Leave(id(1))
+	p.Leave(id(1))
+	if p.AnyOwn() {
+		t.Error("a worker that left serves its tenant")
+	}
+	for r := Placed; r <= SuspectWaiting; r++ {
+		if r.String() == "" {
+			t.Errorf("refusal %d has no text", r)
+		}
+	}
+}

@@ -25,7 +25,7 @@ func TestAnyHistory(t *testing.T) {
 			"submit": h.submit, "elsewhere": h.elsewhere, "due": h.due, "steal": h.steal, "cancel": h.cancel,
 			"settle start": h.settleStart, "execute": h.execute, "settle claim": h.settleClaim, "settle ending": h.settleEnding,
 			"accept": h.accept, "report": h.report, "undelivered": h.undelivered, "missing": h.missing,
-			"take over": h.takeOver, "session": h.session, "lanes": h.lanes,
+			"attach": h.attach, "settle attach": h.settleAttach, "session": h.session, "lanes": h.lanes,
 			"lend": h.lend, "discover": h.discover, "refill": h.refill, "tick": h.tick, "room": h.changeRoom,
 		})
 		h.finish(t)
@@ -285,11 +285,17 @@ func (h *history) missing(t *rapid.T) {
 	}
 }
 
-// takeOver attaches a running row whose worker may be here.
-func (h *history) takeOver(t *rapid.T) {
+// attach takes over a running row whose worker may be here. Much may happen before its answer.
+func (h *history) attach(t *rapid.T) {
 	id, some := pick(t, h.a.rows, ID.Compare, func(r *Task) bool { return r.State == Running })
 	if some {
 		h.step(t, func(w *world) { w.attach(id) })
+	}
+}
+
+func (h *history) settleAttach(t *rapid.T) {
+	if id, some := pick(t, h.a.attached, ID.Compare, always[Held]); some {
+		h.step(t, func(w *world) { w.settleAttach(id) })
 	}
 }
 
@@ -417,6 +423,9 @@ func (w *world) settleAll() {
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(w.endings), ID.Compare) {
 		w.core.Advance(w.settleEnding(id))
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(w.attached), ID.Compare) {
+		w.settleAttach(id)
 	}
 	for _, held := range w.core.Held() {
 		w.core.Step(Accepted{Tokens: []Token{held.Token}})

@@ -107,6 +107,7 @@ func (s *script) takeOver(name string, w words) {
 		*t, _ = t.Claim(Ready, t.Attempt, SessionID{0xff}, s.worker(w.facts["by"]), s.now)
 	}
 	s.attach(t.ID)
+	s.settleAttach(t.ID)
 }
 
 func (s *script) runStore(cmd string, w words) bool {

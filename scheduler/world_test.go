@@ -15,10 +15,11 @@ type world struct {
 	now     time.Time
 	session SessionID
 
-	rows    map[ID]*Task
-	claims  map[ID]claimUnderway
-	endings map[ID][]Ending // under way; several for one task only after it was lost and claimed again
-	starts  map[ID]Task     // inserts of eager starts under way
+	rows     map[ID]*Task
+	claims   map[ID]claimUnderway
+	endings  map[ID][]Ending // under way; several for one task only after it was lost and claimed again
+	starts   map[ID]Task     // inserts of eager starts under way
+	attached map[ID]Held     // take-overs that the store has executed
 }
 
 // claimUnderway is a claim with the session that asks for it, and its answer once the store has executed it.
@@ -35,7 +36,7 @@ func newWorld(timing Timing, draw func() float64) *world {
 	session := SessionID{1}
 	return &world{
 		core: NewCore(session, timing, draw), now: epoch, session: session,
-		rows: map[ID]*Task{}, claims: map[ID]claimUnderway{}, endings: map[ID][]Ending{}, starts: map[ID]Task{},
+		rows: map[ID]*Task{}, claims: map[ID]claimUnderway{}, endings: map[ID][]Ending{}, starts: map[ID]Task{}, attached: map[ID]Held{},
 	}
 }
 
@@ -165,13 +166,23 @@ func (w *world) wake(id ID) {
 	}
 }
 
-// attach takes a running row over for this session, as when its worker has come here from another instance.
+// attach takes a running row over for this session, as when its worker has come here from another instance. The answer is under
+// way.
 func (w *world) attach(id ID) {
 	t := w.rows[id]
 	next, err := t.Attach(t.Token(), w.session)
 	*t = next
 	if err == nil {
-		w.core.Step(TookOver{Held: []Held{heldOf(t)}})
+		w.attached[id] = heldOf(t)
+	}
+}
+
+// settleAttach answers a take-over that is under way.
+func (w *world) settleAttach(id ID) {
+	held, underway := w.attached[id]
+	delete(w.attached, id)
+	if underway {
+		w.core.Step(TookOver{Held: []Held{held}})
 	}
 }
 
