@@ -6,9 +6,10 @@ import "time"
 
 // Bounds of the ready buffers. A tenant with ten million tasks occupies no more memory than one with a thousand.
 const (
-	groupRowsMin  = 32   // what a refill of a group that drains slowly asks for
-	groupRowsMax  = 4096 // what one that drains fast grows to
-	parkedRowsMax = 32   // kept of a buffer that no worker serves
+	groupRowsMin  = 32               // what a refill of a group that drains slowly asks for
+	groupRowsMax  = 4096             // what one that drains fast grows to
+	refillRowsMax = 2 * groupRowsMax // of all groups that are read together
+	parkedRowsMax = 32               // kept of a buffer that no worker serves
 	// A refill sooner than refillSoon after the last asks for twice as much, one later than refillLate for half.
 	refillSoon = time.Second
 	refillLate = 10 * time.Second
@@ -96,14 +97,17 @@ func (b *backlog) consider(g *group) {
 	}
 }
 
-// refills lists the groups that should be read now, at most limit, those that have waited longest first.
+// refills lists the groups that should be read now, those that have waited longest first: at most limit, and no more than
+// refillRowsMax rows in all when each is asked for as many as the largest wants.
 func (b *backlog) refills(now time.Time, limit int) []BufferKey {
 	var keys []BufferKey
+	most := 0
 	for range len(b.dry) {
-		if len(keys) >= limit {
+		g := b.dry[0]
+		most = max(most, g.want)
+		if len(keys) >= limit || (len(keys) > 0 && (len(keys)+1)*most > refillRowsMax) {
 			break
 		}
-		g := b.dry[0]
 		b.dry = b.dry[1:]
 		g.queued = false
 		if !g.needsRefill() || now.Before(g.pauseUntil) {

@@ -201,3 +201,19 @@ func TestALostClaimOfAReadyRowIsReadAgain(t *testing.T) {
 		t.Errorf("reads %v", keys)
 	}
 }
+
+// A group that drains fast does not make a refill of many groups huge.
+func TestRefillsOfManyGroupsAreBounded(t *testing.T) {
+	w := newWorld(DefaultTiming(), nil)
+	w.plan(Room{})
+	for _, kind := range []string{"a", "b", "c", "d", "e"} {
+		w.core.Step(Stale{Key: groupOf("x", kind)})
+	}
+	w.core.waiting.groups[groupOf("x", "c")].want = groupRowsMax
+	for i, want := range []int{2, 2, 1} {
+		keys := w.core.Refills(w.now, 50)
+		if len(keys) != want || len(keys)*w.core.RefillRows(keys, 1) > refillRowsMax+len(keys) {
+			t.Errorf("refill %d reads %d groups with %d rows each, want %d groups", i, len(keys), w.core.RefillRows(keys, 1), want)
+		}
+	}
+}
