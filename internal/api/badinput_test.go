@@ -147,9 +147,20 @@ func badNumbers() []badInput {
 		d    time.Duration
 		ok   bool
 	}{
-		{1, -1, false}, {1, 0, true}, {1, 1, true}, {1, 30 * day, true}, {1, 30*day + 1, false},
-		{2, 0, false}, {2, 10*time.Second - 1, false}, {2, 10 * time.Second, true}, {0, 10*time.Second - 1, false}, {0, 10 * time.Second, true},
-		{3, 10*time.Minute - 1, false}, {3, 10 * time.Minute, true}, {3, 30 * day, true}, {3, 30*day + 1, false},
+		{1, -1, false},
+		{1, 0, true},
+		{1, 1, true},
+		{1, 30 * day, true},
+		{1, 30*day + 1, false},
+		{2, 0, false},
+		{2, 10*time.Second - 1, false},
+		{2, 10 * time.Second, true},
+		{0, 10*time.Second - 1, false},
+		{0, 10 * time.Second, true},
+		{3, 10*time.Minute - 1, false},
+		{3, 10 * time.Minute, true},
+		{3, 30 * day, true},
+		{3, 30*day + 1, false},
 	} {
 		field := "spec.delay_tolerance"
 		if c.ok {

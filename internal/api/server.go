@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 
@@ -49,7 +50,8 @@ func Handler(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	traces, err := otelconnect.NewInterceptor(otelconnect.WithTrustRemote(), otelconnect.WithPropagator(propagation.TraceContext{}))
+	traces, err := otelconnect.NewInterceptor(otelconnect.WithTrustRemote(), otelconnect.WithPropagator(propagation.TraceContext{}),
+		otelconnect.WithFilter(unaryOnly))
 	if err != nil {
 		return nil, err
 	}
@@ -79,6 +81,12 @@ func Handler(cfg Config) (http.Handler, error) {
 		&peerService{region: cfg.Region, peer: cfg.Peer}, options))
 	mountProbes(mux, cfg.Ready)
 	return mux, nil
+}
+
+// unaryOnly keeps worker streams out of traces: a span as long as a worker's life tells nothing, and the interceptor must not see a
+// stream whose reader is still waiting when its handler returns.
+func unaryOnly(_ context.Context, spec connect.Spec) bool {
+	return spec.StreamType == connect.StreamTypeUnary
 }
 
 // mountProbes adds what needs no credential: health, reflection, and the same for plain HTTP.

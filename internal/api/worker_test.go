@@ -45,7 +45,11 @@ func (e *edge) dial(key string, options ...connect.ClientOption) *fakeWorker {
 		defer close(heard)
 		w.hear()
 	}()
-	e.t.Cleanup(func() { cancel(); <-heard })
+	e.t.Cleanup(func() {
+		cancel()
+		_ = stream.CloseRequest() // a canceled context is only noticed once the request's body has ended
+		<-heard
+	})
 	return w
 }
 
