@@ -46,6 +46,8 @@ CREATE TABLE tasks (
     CONSTRAINT tasks_result CHECK (result IS NULL OR state = 5),
     CONSTRAINT tasks_times CHECK (
         due BETWEEN '1970-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00'
+        AND (run_at IS NULL OR run_at BETWEEN '1970-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00')
+        AND (start_by IS NULL OR start_by BETWEEN '1970-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00')
         AND (wake_at IS NULL OR wake_at BETWEEN '1970-01-01 00:00:00+00' AND '9999-12-31 00:00:00+00')),
     CONSTRAINT tasks_sizes CHECK (
         (payload IS NULL OR octet_length(payload) <= 262144) AND (result IS NULL OR octet_length(result) <= 262144))
