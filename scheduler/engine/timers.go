@@ -13,7 +13,10 @@ const (
 	timedEvery   = time.Second     // how often the timed index is read
 	timedLimit   = 500             // rows per shard and read
 	timersMax    = 200_000
-	expireMax    = scheduler.BatchRowsMax
+	// timerMargin is how much later than its estimate of the store's clock an engine fires: one that fires too early is refused by
+	// the store, and the row waits for the next read.
+	timerMargin = 5 * time.Millisecond
+	expireMax   = scheduler.BatchRowsMax
 )
 
 // timers holds waiting rows that somebody must look at soon: scheduled ones, and ready ones with a start_by.
@@ -72,7 +75,7 @@ func (t *timers) next() (time.Time, bool) {
 	if len(t.due) == 0 {
 		return time.Time{}, false
 	}
-	return t.due[0].row.WakeAt, true
+	return t.due[0].row.WakeAt.Add(timerMargin), true
 }
 
 // retain forgets the rows of lanes that are no longer ours.
@@ -96,7 +99,7 @@ func (t *timers) retain(mine [256]bool) {
 
 // fireTimers hands on the rows whose time has come by the estimate of the store's clock, and reads those that come next.
 func (e *Engine) fireTimers() {
-	t, now := &e.timers, e.storeNow()
+	t, now := &e.timers, e.storeNow().Add(-timerMargin)
 	var ready []scheduler.ReadyRow
 	for len(t.due) > 0 && !t.due[0].row.WakeAt.After(now) {
 		one := heap.Pop(&t.due).(*timer)
