@@ -32,6 +32,9 @@ func (w *Worker) connection(ctx context.Context, service errandv1connect.WorkerS
 	if err != nil {
 		return err
 	}
+	// The transport notices a canceled context only once the request's body has ended: without this, a scheduler that has fallen
+	// silent would be waited for until the connection breaks by itself.
+	defer context.AfterFunc(ctx, func() { _ = stream.CloseRequest() })()
 	w.box.restart()
 	if err := stream.Send(&errandv1.WorkRequest{Register: w.registration()}); err != nil {
 		_, err := stream.Receive() // the reason is there
