@@ -180,7 +180,7 @@ func (x *Worker) GetVersion() string {
 // ListWorkersRequest asks for a page of workers.
 type ListWorkersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many. Default 50; at most 500. This release answers with all.
+	// How many. Default 50; at most 500.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// From the previous page. At most 1024 bytes.
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`

@@ -107,7 +107,7 @@ type AdminServiceClient interface {
 	CreateTenant(context.Context, *v1.CreateTenantRequest) (*v1.CreateTenantResponse, error)
 	// UpdateTenant changes a tenant.
 	UpdateTenant(context.Context, *v1.UpdateTenantRequest) (*v1.UpdateTenantResponse, error)
-	// GetTenant returns a tenant. NOT_YET_AVAILABLE in this release.
+	// GetTenant returns a tenant.
 	GetTenant(context.Context, *v1.GetTenantRequest) (*v1.GetTenantResponse, error)
 	// ListTenants returns tenants by name, in pages.
 	ListTenants(context.Context, *v1.ListTenantsRequest) (*v1.ListTenantsResponse, error)
@@ -606,7 +606,7 @@ type AdminServiceHandler interface {
 	CreateTenant(context.Context, *v1.CreateTenantRequest) (*v1.CreateTenantResponse, error)
 	// UpdateTenant changes a tenant.
 	UpdateTenant(context.Context, *v1.UpdateTenantRequest) (*v1.UpdateTenantResponse, error)
-	// GetTenant returns a tenant. NOT_YET_AVAILABLE in this release.
+	// GetTenant returns a tenant.
 	GetTenant(context.Context, *v1.GetTenantRequest) (*v1.GetTenantResponse, error)
 	// ListTenants returns tenants by name, in pages.
 	ListTenants(context.Context, *v1.ListTenantsRequest) (*v1.ListTenantsResponse, error)
