@@ -146,6 +146,7 @@ func (e *Engine) readPayloads(starts []scheduler.Start) {
 func (e *Engine) deliver(s scheduler.Start) {
 	if e.stopping || !e.toWorker(s.Worker, func(w *ToWorker) { w.Assign = append(w.Assign, s) }) {
 		e.core.Step(scheduler.Undelivered{Tokens: []scheduler.Token{s.Token}})
+		e.unwritten = true
 		return
 	}
 	e.observe.Started(s.Tier, s.StartedAt.Sub(s.ReadyAt), s.StartedAt.Sub(s.Due))

@@ -58,23 +58,25 @@ type Engine struct {
 	lastStatement uint64
 	retries       []*statement
 
-	session  session
-	lanes    [256]bool
-	shards   []uint8 // the lanes as a list
-	submits  submits
-	claims   claims
-	endings  endings
-	workers  workers
-	timers   timers
-	refill   refill
-	review   review
-	cancels  cancels
-	lending  lending
-	hints    []Hint
-	ended    []scheduler.ID
-	stopping bool
-	stopped  bool
-	stopBy   time.Duration // when a shutdown stops waiting for workers to leave
+	session session
+	lanes   [256]bool
+	shards  []uint8 // the lanes as a list
+	submits submits
+	claims  claims
+	endings endings
+	workers workers
+	timers  timers
+	refill  refill
+	review  review
+	cancels cancels
+	lending lending
+	hints   []Hint
+	ended   []scheduler.ID
+	// unwritten is set when an assignment could not be sent after the plan was made: the next turn writes that down.
+	unwritten bool
+	stopping  bool
+	stopped   bool
+	stopBy    time.Duration // when a shutdown stops waiting for workers to leave
 	// quietUntil is until when nothing is concluded from silence: what was said during a pause of this process is read first.
 	quietUntil time.Duration
 }
@@ -190,6 +192,7 @@ func (e *Engine) dispatch() {
 		e.settleUnaccepted()
 	}
 	plan := e.core.Plan(now, room)
+	e.unwritten = false
 	e.claim(plan)
 	e.assign(plan.Assign)
 	for _, stop := range plan.Stops {

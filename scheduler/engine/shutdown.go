@@ -46,7 +46,7 @@ func (e *Engine) checkStopped() {
 	if e.connected() && e.local < e.stopBy {
 		return
 	}
-	if e.session.ended || e.submits.waiting() > 0 || len(e.endings.pending) > 0 || e.writing() {
+	if e.session.ended || e.submits.waiting() > 0 || len(e.endings.pending) > 0 || e.unwritten || e.writing() {
 		return
 	}
 	e.session.ended = true
