@@ -59,6 +59,7 @@ type sim struct {
 	store   engine.Store
 	skew    time.Duration // of the store's clock
 	outage  time.Duration // until when the store answers nobody
+	unlucky float64       // the part of the statements that meet a fault
 	healed  bool          // nothing fails any more
 	over    bool
 	running any // the statement that is being executed
@@ -93,6 +94,7 @@ func (c Simulation) Run() History {
 	if drawn := s.drawFaults(); s.faults == 0 {
 		s.faults = drawn
 	}
+	s.unlucky = pick(s, 0.03, 0.12, 0.3)
 	s.oracle = newOracle(s)
 	s.memory.Watch(s.oracle.changed)
 	s.populate()

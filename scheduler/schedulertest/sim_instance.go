@@ -215,6 +215,7 @@ func (in *instance) shutdown() {
 	life := in.life
 	in.s.after(20*time.Second, func() {
 		if in.life == life && in.engine != nil {
+			in.s.faults |= Crashes // it was not polite in the end
 			in.crash(in.s.upTo(time.Second))
 		}
 	})

@@ -3,6 +3,7 @@ package schedulertest
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"github.com/errandhq/errand/scheduler"
 	"github.com/errandhq/errand/scheduler/engine"
@@ -16,11 +17,13 @@ type oracle struct {
 	started    map[scheduler.Token]bool
 	succeeded  map[scheduler.Token]bool // handlers that have reported success
 	ends       map[scheduler.Ref]int
+	leftUnsaid map[scheduler.WorkerID]bool // workers that drained, and could not say everything before they had to go
 }
 
 func newOracle(s *sim) *oracle {
 	return &oracle{
 		s: s, started: map[scheduler.Token]bool{}, succeeded: map[scheduler.Token]bool{}, ends: map[scheduler.Ref]int{},
+		leftUnsaid: map[scheduler.WorkerID]bool{},
 	}
 }
 
@@ -54,6 +57,9 @@ func (o *oracle) changed(before, after *scheduler.Task) {
 	if after.State.Terminal() {
 		o.ended(before, after)
 	}
+	if after.State == scheduler.Ready && before.State == scheduler.Scheduled && before.WakeAt.After(o.s.memory.now()) {
+		o.failf("%s was made ready before its time %v", after.Ref, before.WakeAt)
+	}
 	if after.Counted > after.Spec.Attempts() {
 		o.failf("%s: %d attempts counted, the most is %d", after.Ref, after.Counted, after.Spec.Attempts())
 	}
@@ -74,7 +80,17 @@ func (o *oracle) becameRunning(before, after *scheduler.Task) {
 		o.failf("%s was started at %v, before its time %v", after.Ref, now, before.WakeAt)
 	case !o.s.memory.sessionOpen(after.Region, after.Session):
 		o.failf("P4: %s was started by session %s, which had ended", after.Ref, after.Session)
+	case !o.seen(before):
+		o.failf("P4: %s was started by a claim that had not seen it as it was: %s, attempt %d", after.Ref, before.State, before.Attempt)
 	}
+}
+
+// seen tells whether a claim knew the row that it took; an eager start takes one that was not there.
+func (o *oracle) seen(before *scheduler.Task) bool {
+	b, isClaim := o.s.running.(scheduler.ClaimBatch)
+	return !isClaim || slices.ContainsFunc(b.Claims, func(c scheduler.Claim) bool {
+		return c.ID == before.ID && c.Seen == before.Attempt && c.From == before.State
+	})
 }
 
 // staysRunning allows a take-over by a live session and a wish to cancel.
@@ -86,19 +102,10 @@ func (o *oracle) staysRunning(before, after *scheduler.Task) {
 	case !o.s.memory.sessionOpen(after.Region, after.Session):
 		o.failf("P4: %s was taken over by session %s, which had ended", after.Ref, after.Session)
 	default:
-		if b, ok := o.s.running.(scheduler.AttachBatch); !ok || !containsToken(b.Tokens, before.Token()) {
+		if b, ok := o.s.running.(scheduler.AttachBatch); !ok || !slices.Contains(b.Tokens, before.Token()) {
 			o.failf("P4: %s was taken over without its token", after.Ref)
 		}
 	}
-}
-
-func containsToken(tokens []scheduler.Token, t scheduler.Token) bool {
-	for _, one := range tokens {
-		if one == t {
-			return true
-		}
-	}
-	return false
 }
 
 // leftRunning checks that the attempt was ended in the name of its token, and by its own session where a scheduler did it.
@@ -117,6 +124,9 @@ func (o *oracle) leftRunning(before *scheduler.Task) {
 func (o *oracle) ended(before, after *scheduler.Task) {
 	if o.ends[after.Ref]++; o.ends[after.Ref] > 1 {
 		o.failf("P2: %s ended %d times", after.Ref, o.ends[after.Ref])
+	}
+	if after.State == scheduler.Expired && after.StartBy.After(o.s.memory.now()) {
+		o.failf("%s expired before %v", after.Ref, after.StartBy)
 	}
 	if after.State != scheduler.Succeeded {
 		return

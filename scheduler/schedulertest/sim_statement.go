@@ -32,7 +32,7 @@ var (
 // drawFate decides what will happen to a statement.
 func (s *sim) drawFate() fate {
 	f := fate{lands: s.between(200*time.Microsecond, 4*time.Millisecond), returns: s.between(200*time.Microsecond, 2*time.Millisecond), err: errSimLost}
-	if s.healed || s.faults&StatementFaults == 0 || !s.chance(0.12) {
+	if s.healed || s.faults&StatementFaults == 0 || !s.chance(s.unlucky) {
 		return f
 	}
 	switch s.rand.IntN(6) {
@@ -41,7 +41,7 @@ func (s *sim) drawFate() fate {
 	case 1:
 		f.deaf = true
 	case 2: // lands late, perhaps after it was given up and executed again
-		f.lands = s.between(100*time.Millisecond, 12*time.Second)
+		f.lands = s.between(100*time.Millisecond, 20*time.Second)
 	case 3: // its answer comes late
 		f.returns = s.between(100*time.Millisecond, 6*time.Second)
 	case 4:

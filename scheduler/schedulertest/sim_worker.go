@@ -375,7 +375,9 @@ func (w *worker) awaitFlush(limit time.Duration) {
 			return
 		}
 		w.s.tracef("%s says goodbye", w.name)
-		if w.conn != nil && len(w.attempts) == 0 && len(w.ends) == 0 {
+		if len(w.attempts) > 0 || len(w.ends) > 0 {
+			w.s.oracle.leftUnsaid[w.self.ID] = true
+		} else if w.conn != nil {
 			w.conn.toInstance(engine.FromWorker{Goodbye: true})
 		}
 		w.vanish(w.s.upTo(2 * time.Second))
