@@ -14,7 +14,7 @@ import (
 const (
 	simTrouble = 45 * time.Second  // how long faults happen and tasks are submitted
 	simSettle  = 180 * time.Second // how long everything may take to end after that (P3)
-	simQuiet   = 15 * time.Second  // how long the end must last
+	simQuiet   = 10 * time.Second  // how long the end must last
 	simTurns   = 200_000           // turns of all instances; more means that one spins
 	simLook    = 500 * time.Millisecond
 )
@@ -160,12 +160,7 @@ func (s *sim) look(f func()) {
 
 // settled tells whether every task has ended and everybody knows.
 func (s *sim) settled() bool {
-	for _, t := range s.memory.Tasks(simRegion) {
-		if t.State.Open() {
-			return false
-		}
-	}
-	if s.client.waits() {
+	if s.oracle.open > 0 || s.client.waits() {
 		return false
 	}
 	for _, w := range s.workers {

@@ -67,9 +67,10 @@ func (s *sim) drawFaults() Faults {
 // planFaults draws when what happens.
 func (s *sim) planFaults() {
 	instances := len(s.instances)
+	pace := pick(s, 0.3, 0.6, 1) // some histories are worse than others
 	plans := []struct {
 		kind  Faults
-		every time.Duration // on average
+		every time.Duration // on average, in a history at the slowest pace
 		do    func()
 	}{
 		{StoreOutages, 40 * time.Second, s.loseStore},
@@ -88,7 +89,8 @@ func (s *sim) planFaults() {
 		if s.faults&p.kind == 0 {
 			continue
 		}
-		for at := s.upTo(2 * p.every); at < simTrouble; at += s.upTo(2 * p.every) {
+		every := time.Duration(2 * pace * float64(p.every)) // at most
+		for at := s.upTo(every); at < simTrouble; at += s.upTo(every) {
 			s.at(at, func() {
 				if !s.healed {
 					p.do()

@@ -25,8 +25,8 @@ type handler struct {
 func (h *handler) run(st *scheduler.Start) {
 	s := h.w.s
 	lasts := s.between(time.Millisecond, 800*time.Millisecond)
-	if s.chance(0.2) {
-		lasts = s.between(time.Second, 8*time.Second)
+	if s.chance(0.3) {
+		lasts = s.between(time.Second, 12*time.Second)
 	}
 	r := scheduler.Report{Token: h.token, Outcome: scheduler.OutcomeSucceeded, Result: []byte(resultOf(h.token))}
 	if s.faults&HandlerFaults != 0 && !s.healed {

@@ -17,6 +17,7 @@ type oracle struct {
 	started    map[scheduler.Token]bool
 	succeeded  map[scheduler.Token]bool // handlers that have reported success
 	ends       map[scheduler.Ref]int
+	open       int                         // rows that have not ended
 	leftUnsaid map[scheduler.WorkerID]bool // workers that drained, and could not say everything before they had to go
 }
 
@@ -36,6 +37,7 @@ func (o *oracle) failf(format string, args ...any) {
 // changed sees every change of a row.
 func (o *oracle) changed(before, after *scheduler.Task) {
 	if before == nil {
+		o.open++
 		o.s.tracef("  %s is stored %s", short(after.ID), after.State)
 		if after.State == scheduler.Running {
 			o.becameRunning(&scheduler.Task{State: scheduler.Ready}, after)
@@ -122,6 +124,7 @@ func (o *oracle) leftRunning(before *scheduler.Task) {
 
 // ended checks an end when it is written down.
 func (o *oracle) ended(before, after *scheduler.Task) {
+	o.open--
 	if o.ends[after.Ref]++; o.ends[after.Ref] > 1 {
 		o.failf("P2: %s ended %d times", after.Ref, o.ends[after.Ref])
 	}
