@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -35,6 +34,7 @@ type serveCmd struct {
 	TLSCert    string `help:"File with the server's certificate." placeholder:"FILE"`
 	TLSKey     string `help:"File with its key." placeholder:"FILE"`
 	ClientCA   string `help:"File with the authorities of client certificates; clients must then have one." placeholder:"FILE"`
+	PeerCA     string `help:"File with the authorities of the other instances' certificates. Default the system's." placeholder:"FILE"`
 
 	Retention     time.Duration `help:"How long ended tasks are kept; at least 168h." default:"168h"`
 	ShutdownGrace time.Duration `help:"How long a polite end may take." default:"15s"`
@@ -117,7 +117,7 @@ func (c *serveCmd) printConfig() error {
 	raw, err := yaml.Marshal(map[string]any{
 		"region": shown.Region, "listen": shown.Listen, "store": redactURL(shown.Store), "redis": redactURL(shown.Redis),
 		"advertise": shown.Advertise, "metrics-listen": shown.MetricsListen, "peer-secret": shown.PeerSecret, "tls-cert": shown.TLSCert, "tls-key": shown.TLSKey,
-		"retention": shown.Retention.String(), "client-ca": shown.ClientCA, "shutdown-grace": shown.ShutdownGrace.String(), "session-ttl": shown.Timing.SessionTTL.String(),
+		"retention": shown.Retention.String(), "client-ca": shown.ClientCA, "peer-ca": shown.PeerCA, "shutdown-grace": shown.ShutdownGrace.String(), "session-ttl": shown.Timing.SessionTTL.String(),
 		"session-renew": shown.Timing.SessionRenew.String(), "session-margin": shown.Timing.SessionMargin.String(),
 		"reattach-grace": shown.Timing.ReattachGrace.String(), "worker-lease": shown.Timing.WorkerLease.String(),
 		"heartbeat": shown.Timing.Heartbeat.String(), "log-level": shown.LogLevel.String(), "log-format": shown.LogFormat,
@@ -150,7 +150,11 @@ func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, tel *telemetry.T
 		defer func() { _ = bus.Close() }() // nothing is lost with it
 		publish = bus
 	}
-	shell := engine.NewShell(eng, st, api.NewPeers(peerClient(), c.PeerSecret), publish)
+	peers, err := c.peerClient()
+	if err != nil {
+		return err
+	}
+	shell := engine.NewShell(eng, st, api.NewPeers(peers, c.PeerSecret), publish)
 	if err := errors.Join(tel.WatchInstance(shell), tel.WatchPools(st.Pools)); err != nil {
 		return err
 	}
@@ -174,7 +178,7 @@ func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, tel *telemetry.T
 	})
 	group.Go(func() error {
 		if c.TLSCert != "" {
-			return ignoreClosed(server.ServeTLS(listener, c.TLSCert, c.TLSKey))
+			return ignoreClosed(server.ServeTLS(listener, "", "")) // the certificate is in the configuration
 		}
 		return ignoreClosed(server.Serve(listener))
 	})
@@ -203,14 +207,12 @@ func (c *serveCmd) server(handler http.Handler) (*http.Server, error) {
 		Handler: handler, Protocols: protocols, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 10_000, SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
 	}
-	if c.ClientCA != "" {
-		pool, err := certPool(c.ClientCA)
-		if err != nil {
-			return nil, err
-		}
-		s.TLSConfig = &tls.Config{ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12}
+	if c.TLSCert == "" {
+		return s, nil
 	}
-	return s, nil
+	var err error
+	s.TLSConfig, err = api.TLSConfig(c.TLSCert, c.TLSKey, c.ClientCA)
+	return s, err
 }
 
 // advertised is where the region's other instances reach this one.
@@ -260,9 +262,14 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-func peerClient() *http.Client {
+// peerClient calls the region's other instances, and shows them this one's certificate.
+func (c *serveCmd) peerClient() (*http.Client, error) {
+	cfg, err := api.TLSClientConfig(c.PeerCA, c.TLSCert, c.TLSKey)
+	if err != nil {
+		return nil, err
+	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
-	return &http.Client{Transport: &http.Transport{Protocols: protocols, IdleConnTimeout: time.Minute}}
+	return &http.Client{Transport: &http.Transport{Protocols: protocols, TLSClientConfig: cfg, IdleConnTimeout: time.Minute}}, nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/errandhq/errand"
+	"github.com/errandhq/errand/internal/api"
 )
 
 // clientSettings say where the schedulers are and who calls.
@@ -17,18 +17,16 @@ type clientSettings struct {
 	URL string `help:"URL of a scheduler." default:"http://127.0.0.1:7070" env:"ERRAND_URL"`
 	Key string `help:"API key." env:"ERRAND_KEY" placeholder:"KEY"`
 	CA  string `help:"File with the server's authority, for https." placeholder:"FILE"`
+
+	ClientCert    string `help:"File with a client certificate, where servers want one." placeholder:"FILE"`
+	ClientCertKey string `help:"File with its key." placeholder:"FILE"`
 }
 
 func (c *clientSettings) config() (errand.Config, error) {
 	cfg := errand.Config{URLs: []string{c.URL}, Key: c.Key}
-	if c.CA != "" {
-		pool, err := certPool(c.CA)
-		if err != nil {
-			return cfg, err
-		}
-		cfg.TLS = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
-	}
-	return cfg, nil
+	var err error
+	cfg.TLS, err = api.TLSClientConfig(c.CA, c.ClientCert, c.ClientCertKey)
+	return cfg, err
 }
 
 func (c *clientSettings) client() (*errand.Client, error) {

@@ -18,6 +18,8 @@ type workerCmd struct {
 	URLs          []string      `help:"URLs of schedulers, nearest first." name:"url" default:"http://127.0.0.1:7070"`
 	Key           string        `help:"A pool key for the kind, or a tenant's key." required:"" env:"ERRAND_KEY" placeholder:"KEY"`
 	CA            string        `help:"File with the servers' authority, for https." placeholder:"FILE"`
+	ClientCert    string        `help:"File with a client certificate, where servers want one." placeholder:"FILE"`
+	ClientCertKey string        `help:"File with its key." placeholder:"FILE"`
 	Name          string        `help:"For people. Default the host's name."`
 	DrainGrace    time.Duration `help:"How long handlers may go on after a first signal; a second one ends it." default:"30s"`
 	SigningSecret string        `help:"Signs requests of kind http with HMAC-SHA256."`
@@ -27,7 +29,7 @@ type workerCmd struct {
 
 // Run serves until the context ends, and drains.
 func (c *workerCmd) Run(ctx context.Context) error {
-	cfg, err := (&clientSettings{Key: c.Key, CA: c.CA}).config()
+	cfg, err := (&clientSettings{Key: c.Key, CA: c.CA, ClientCert: c.ClientCert, ClientCertKey: c.ClientCertKey}).config()
 	if err != nil {
 		return err
 	}
