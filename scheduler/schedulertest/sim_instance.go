@@ -140,7 +140,7 @@ func (in *instance) performOutside(eff engine.Effect) {
 		in.tell(eff.Peer.Address, engine.PeerCancel{Token: eff.Token})
 	case engine.PublishHints:
 		for _, other := range in.s.instances {
-			in.tell(other.name, engine.Hinted{Hints: eff.Hints})
+			in.tell(other.name, engine.Hinted(eff))
 		}
 	}
 }
