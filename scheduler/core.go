@@ -142,6 +142,12 @@ func (c *Core) Holds(t Token) bool {
 	return a != nil && a.phase != claiming
 }
 
+// Runs tells whether this very attempt is at its worker, or on its way there, and nothing else is known of it.
+func (c *Core) Runs(t Token) bool {
+	a := c.find(t)
+	return a != nil && a.atWorker()
+}
+
 // Awaits tells whether this very attempt is assigned and its worker is to accept it still. An assignment that was withdrawn
 // before it was sent is not sent any more.
 func (c *Core) Awaits(t Token) bool {

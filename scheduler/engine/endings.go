@@ -95,14 +95,9 @@ func (e *Engine) endingsFailed(s *statement, b scheduler.EndBatch, err error) {
 
 // endingSettled answers the worker and takes note of where the task stands.
 func (e *Engine) endingSettled(asked *scheduler.Ending, stands *scheduler.Ended, row *scheduler.Held) {
-	ack := AckRecorded
-	switch {
-	case stands.Verdict != scheduler.Won:
-		ack = AckLost
-	case stands.State == scheduler.Canceled && asked.To != scheduler.Canceled:
-		ack = AckCanceled
+	if _, coming := e.workers.coming[asked.Token]; !coming || stands.Verdict == scheduler.Won { // the take-over will tell more
+		e.toWorker(asked.Worker, func(w *ToWorker) { w.Acks = append(w.Acks, Ack{Token: asked.Token, Answer: ackOf(asked, stands)}) })
 	}
-	e.toWorker(asked.Worker, func(w *ToWorker) { w.Acks = append(w.Acks, Ack{Token: asked.Token, Answer: ack}) })
 
 	_, stray := e.endings.strays[asked.Token]
 	delete(e.endings.strays, asked.Token)
@@ -120,6 +115,17 @@ func (e *Engine) endingSettled(asked *scheduler.Ending, stands *scheduler.Ended,
 		e.retryComes(asked, row)
 	case stands.State == scheduler.Ready && stray:
 		e.offer([]scheduler.ReadyRow{waitingRow(asked, row)})
+	}
+}
+
+func ackOf(asked *scheduler.Ending, stands *scheduler.Ended) AckAnswer {
+	switch {
+	case stands.Verdict != scheduler.Won:
+		return AckLost
+	case stands.State == scheduler.Canceled && asked.To != scheduler.Canceled:
+		return AckCanceled
+	default:
+		return AckRecorded
 	}
 }
 

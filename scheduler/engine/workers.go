@@ -168,13 +168,13 @@ func (e *Engine) accepted(tokens []scheduler.Token) {
 	e.core.Step(scheduler.Accepted{Tokens: known})
 }
 
-// reported takes the ends of attempts. Of one that is not known here the row is taken over first, since what follows from a
-// report depends on it.
+// reported takes the ends of attempts. Of one that is not known to run here the row is taken over first, since what follows
+// from a report depends on it; one whose end is being written already gets its answer from that, or from the take-over.
 func (e *Engine) reported(reports []scheduler.Report) {
 	known := reports[:0:0]
 	for i := range reports {
 		r := &reports[i]
-		if e.core.Holds(r.Token) {
+		if e.core.Runs(r.Token) {
 			known = append(known, *r)
 			continue
 		}
@@ -261,12 +261,15 @@ func (e *Engine) attachAnswered(token scheduler.Token, a *scheduler.Attached) {
 		}
 	case a.Verdict == scheduler.Won:
 		// The worker is gone again: the row is nobody's, and reconciliation gives it back.
-	case report != nil:
-		e.toWorker(token.Worker, func(w *ToWorker) { w.Acks = append(w.Acks, Ack{Token: token, Answer: AckLost}) })
 	default:
-		e.core.Step(scheduler.RowsMissing{Tokens: []scheduler.Token{token}})
-		e.toWorker(token.Worker, func(w *ToWorker) {
-			w.Stops = append(w.Stops, scheduler.Stop{Token: token, Cause: scheduler.StopLost})
+		if report == nil {
+			e.core.Step(scheduler.RowsMissing{Tokens: []scheduler.Token{token}})
+		}
+		e.toWorker(token.Worker, func(w *ToWorker) { // what it may have reported since was not answered, waiting for this
+			w.Acks = append(w.Acks, Ack{Token: token, Answer: AckLost})
+			if report == nil {
+				w.Stops = append(w.Stops, scheduler.Stop{Token: token, Cause: scheduler.StopLost})
+			}
 		})
 	}
 }

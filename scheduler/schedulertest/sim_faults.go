@@ -51,7 +51,8 @@ func (f Faults) String() string {
 	return strings.Join(names, ", ")
 }
 
-// drawFaults chooses the kinds of a history: every fifth has only harmless ones, every twenty-fifth only orderly ones.
+// drawFaults chooses the kinds of a history: every fifth has only harmless ones, every twenty-fifth only orderly ones, and
+// every third of the others all.
 func (s *sim) drawFaults() Faults {
 	drawn := Faults(s.rand.Uint32()) & allFaults
 	switch {
@@ -59,6 +60,8 @@ func (s *sim) drawFaults() Faults {
 		return drawn&orderly | StatementFaults
 	case s.seed%5 == 0:
 		return drawn & harmless
+	case s.seed%3 == 0:
+		return allFaults
 	default:
 		return drawn
 	}

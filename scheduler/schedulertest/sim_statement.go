@@ -52,6 +52,23 @@ func (s *sim) drawFate() fate {
 	return f
 }
 
+// stall decides that a write waits in the store for long, and that its instance stands still meanwhile: when it lands, others
+// have gone on.
+func (s *sim) stall(request any) bool {
+	const both = StatementFaults | Pauses
+	if s.healed || s.faults&both != both {
+		return false
+	}
+	switch request.(type) {
+	case scheduler.AttachBatch:
+		return s.chance(0.08)
+	case scheduler.Insert, scheduler.ClaimBatch, scheduler.EndBatch:
+		return s.chance(0.01)
+	default:
+		return false
+	}
+}
+
 // execute runs a statement of an instance as a shell would: the answer comes within the statement's limit, or an error does,
 // and then the store may execute it yet.
 func (in *instance) execute(run engine.Run) {
@@ -63,6 +80,10 @@ func (in *instance) execute(run engine.Run) {
 		limit = s.timing.RenewalCall
 	}
 	f, answered := s.drawFate(), false
+	if s.stall(run.Request) {
+		f = fate{lands: s.between(7*time.Second, 20*time.Second), returns: f.returns}
+		in.pause(s.between(8*time.Second, 20*time.Second))
+	}
 	number := s.statements
 	answer := func(got any, err error) {
 		if answered || in.life != life {
