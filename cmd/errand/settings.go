@@ -56,6 +56,11 @@ func (y *yamlResolver) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (
 	if !has {
 		return nil, nil
 	}
+	for _, name := range flag.Envs {
+		if _, set := os.LookupEnv(name); set {
+			return nil, nil // a variable comes before the file
+		}
+	}
 	if list, is := value.([]any); is {
 		parts := make([]string, len(list))
 		for i, v := range list {
