@@ -112,7 +112,7 @@ func (c Simulation) Run() History {
 // populate brings instances, workers, a client and the faults to come.
 func (s *sim) populate() {
 	s.tracef("seed %d: %s", s.seed, s.faults)
-	for i := range 1 + s.rand.IntN(3) {
+	for i := range pick(s, 1, 2, 2, 3, 3) {
 		in := newInstance(s, i)
 		s.instances = append(s.instances, in)
 		s.after(s.upTo(2*time.Second), in.start)

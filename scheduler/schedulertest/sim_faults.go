@@ -51,8 +51,16 @@ func (f Faults) String() string {
 	return strings.Join(names, ", ")
 }
 
+// themes are kinds of faults that are worse together: writes that land when others have gone on, under workers that wander.
+var themes = [...]Faults{
+	StatementFaults | Pauses | Resets | WorkerCuts,
+	StatementFaults | Pauses | Resets | StoreCuts,
+	Pauses | Resets | StoreCuts,
+	allFaults,
+}
+
 // drawFaults chooses the kinds of a history: every fifth has only harmless ones, every twenty-fifth only orderly ones, and
-// every third of the others all.
+// every third of the others has a theme.
 func (s *sim) drawFaults() Faults {
 	drawn := Faults(s.rand.Uint32()) & allFaults
 	switch {
@@ -61,7 +69,7 @@ func (s *sim) drawFaults() Faults {
 	case s.seed%5 == 0:
 		return drawn & harmless
 	case s.seed%3 == 0:
-		return allFaults
+		return pick(s, themes[:]...)
 	default:
 		return drawn
 	}

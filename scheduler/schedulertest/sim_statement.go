@@ -59,10 +59,15 @@ func (s *sim) stall(request any) bool {
 	if s.healed || s.faults&both != both {
 		return false
 	}
-	switch request.(type) {
+	switch r := request.(type) {
 	case scheduler.AttachBatch:
 		return s.chance(0.08)
-	case scheduler.Insert, scheduler.ClaimBatch, scheduler.EndBatch:
+	case scheduler.EndBatch:
+		if slices.ContainsFunc(r.Endings, func(e scheduler.Ending) bool { return !e.Session.IsZero() }) {
+			return s.chance(0.2)
+		}
+		return s.chance(0.01)
+	case scheduler.Insert, scheduler.ClaimBatch:
 		return s.chance(0.01)
 	default:
 		return false

@@ -15,7 +15,7 @@ import (
 var seedFlag = flag.Uint64("seed", 0, "play this one history and print it; ERRAND_SIM_SEED does the same")
 
 // historiesDefault is how many histories a run plays; ERRAND_SIM_HISTORIES plays more.
-const historiesDefault = 320
+const historiesDefault = 400
 
 func number(t *testing.T, name string, otherwise uint64) uint64 {
 	t.Helper()

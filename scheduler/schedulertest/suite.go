@@ -32,6 +32,8 @@ func RunStoreSuite(t *testing.T, open func(t *testing.T) Fixture) {
 		{"InsertStoresWhatWasAsked", insertStoresWhatWasAsked},
 		{"InsertMayBeExecutedAgain", insertMayBeExecutedAgain},
 		{"EagerStartNeedsALiveSession", eagerStartNeedsALiveSession},
+		{"EagerStartIsNotTooLate", eagerStartIsNotTooLate},
+		{"TwinOfARefusedEagerStart", twinOfARefusedEagerStart},
 		{"KeyIsStoredOnce", keyIsStoredOnce},
 		{"KeyIsStoredOnceInParallel", keyIsStoredOnceInParallel},
 		{"KeyTwiceInOneBatch", keyTwiceInOneBatch},

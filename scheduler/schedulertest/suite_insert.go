@@ -190,3 +190,40 @@ func aFullBatch(t *testing.T, s *suite) {
 		t.Errorf("ledger %d, %d; want 1000 each", accepted, ended)
 	}
 }
+
+// An insert that lands late starts nothing that is useless by then; it can be stored to wait, and expires.
+func eagerStartIsNotTooLate(t *testing.T, s *suite) {
+	eager := task(func(k *scheduler.Task) {
+		k.State, k.Attempt, k.Session, k.Worker = scheduler.Running, 1, s.session, s.worker
+		k.StartBy = time.Now().Add(-time.Second)
+	})
+	if a := s.insert(t, eager)[0]; a.Verdict != scheduler.InsertNotStarted {
+		t.Fatalf("useless since a second: %+v, want it not started", a)
+	}
+	eager.State, eager.Attempt = scheduler.Ready, 0
+	if a := s.insert(t, eager)[0]; a.Verdict != scheduler.InsertStored || a.State != scheduler.Ready {
+		t.Errorf("as ready: %+v", a)
+	}
+	expired := must[[]scheduler.Moved](t)(s.Store.Expire(ctx(), scheduler.ExpireBatch{Region: region, IDs: []scheduler.ID{eager.ID}}))
+	expect(t, "expire", verdicts(expired, moveVerdict), scheduler.Won)
+}
+
+// The second task of a batch with a key must not wait for ever for a first one that was refused.
+func twinOfARefusedEagerStart(t *testing.T, s *suite) {
+	first := task(withKey("k", "f"), func(k *scheduler.Task) {
+		k.State, k.Attempt, k.Session, k.Worker = scheduler.Running, 1, s.other, s.worker // never opened
+	})
+	twin := task(withKey("k", "f"))
+	for range 2 {
+		for i, a := range s.insert(t, first, twin) {
+			if a.Verdict != scheduler.InsertNotStarted {
+				t.Errorf("task %d: %+v, want it not started", i, a)
+			}
+		}
+	}
+	first.State, first.Attempt = scheduler.Ready, 0
+	a := s.insert(t, first, twin)
+	if a[0].Verdict != scheduler.InsertStored || a[1].Verdict != scheduler.InsertDuplicate || a[1].Existing != first.Ref {
+		t.Errorf("as ready: %+v, want stored and a duplicate", a)
+	}
+}
