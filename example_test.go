@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"os"
 	"os/signal"
 	"time"
@@ -42,7 +41,8 @@ func ExampleTry() {
 func ExampleClient_Submit() {
 	client, err := errand.NewClient(errand.Config{URLs: []string{"http://127.0.0.1:7070"}, Key: os.Getenv("ERRAND_KEY")})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -52,7 +52,8 @@ func ExampleClient_Submit() {
 		StartWithin:    time.Hour,  // useless when later
 	})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	task, err := client.Wait(ctx, got.ID)
 	fmt.Println(task.State, string(task.Result), err)
@@ -66,11 +67,12 @@ func ExampleWorker() {
 		Config: errand.Config{URLs: []string{"http://127.0.0.1:7070"}, Key: os.Getenv("ERRAND_KEY")},
 	})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	errand.Handle(w, "halve", 4, halve) // at most four at once
 	if err := w.Run(ctx); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
 	}
 }
 
@@ -78,7 +80,8 @@ func ExampleWorker() {
 func ExampleOnce() {
 	pool, err := pgxpool.New(context.Background(), os.Getenv("DATABASE_URL"))
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	var w *errand.Worker // as in the example of Worker
 	w.Handle("transfer", 10, func(ctx context.Context, a *errand.Attempt) (errand.Result, error) {
@@ -98,7 +101,8 @@ func ExampleSubmitTx() {
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL")) // the database that is Errand's store too
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `INSERT INTO orders (id) VALUES (17)`); err != nil {
@@ -108,6 +112,7 @@ func ExampleSubmitTx() {
 		return err
 	})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 }
