@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/errandhq/errand/internal/faultproxy"
 	"github.com/errandhq/errand/internal/testdb"
@@ -223,5 +224,41 @@ func TestALockedRowIsToldApart(t *testing.T) {
 	}
 	if err := tx.Rollback(ctx); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// B44: while batches and lists hold every one of their connections, sessions are renewed, keys are looked up and tasks canceled.
+func TestBusyBatchesDoNotStarveSessions(t *testing.T) {
+	s, err := Open(context.Background(), Config{URL: testdb.New(t, testdb.ReadCommitted), Hot: 2, Control: 1, General: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	session, one := scheduler.SessionID{1}, readyTask(1)
+	if _, err := s.OpenSession(ctx, scheduler.Session{Region: "eu", ID: session}, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Insert(ctx, scheduler.Insert{Region: "eu", Tasks: []scheduler.Task{one}}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		for _, pool := range []*pgxpool.Pool{s.hot, s.general} {
+			conn, err := pool.Acquire(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(conn.Release)
+		}
+	}
+	if r, err := s.RenewSession(ctx, "eu", session, time.Minute); err != nil || !r.Alive {
+		t.Errorf("renewal: %+v, %v", r, err)
+	}
+	if _, err := s.LookupKey(ctx, []byte("unknown")); !errors.Is(err, ErrNotFound) {
+		t.Errorf("key: %v, want ErrNotFound", err)
+	}
+	if a, err := s.Cancel(ctx, scheduler.CancelBatch{Region: "eu", Tenant: "acme", IDs: []scheduler.ID{one.ID}}); err != nil || a[0].State != scheduler.Canceled {
+		t.Errorf("cancel: %+v, %v", a, err)
 	}
 }
