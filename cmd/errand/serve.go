@@ -102,6 +102,9 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer st.Close()
+	if err := st.CheckSchema(ctx); err != nil {
+		return err
+	}
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
