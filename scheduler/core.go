@@ -175,9 +175,13 @@ func (c *Core) Held() []Held {
 	return held
 }
 
-// Unaccepted returns the tokens of assignments that a worker has not accepted yet, by ID.
+// Unaccepted returns the tokens of assignments that a worker has not accepted yet, by ID. Exclusive ones are not among them:
+// they may have been accepted without a word yet, and must not be given back before no grant can let them run.
 func (c *Core) Unaccepted(worker WorkerID) []Token {
-	return slices.DeleteFunc(c.HeldBy(worker), func(t Token) bool { return c.find(t).phase != sent })
+	return slices.DeleteFunc(c.HeldBy(worker), func(t Token) bool {
+		a := c.find(t)
+		return a.phase != sent || a.Spec.Exclusive
+	})
 }
 
 // HeldBy returns the tokens of the attempts that a worker runs, by ID.

@@ -17,6 +17,8 @@ type workers struct {
 	// coming are the tokens to be taken over, with what their worker has reported meanwhile (nil for nothing).
 	coming   map[scheduler.Token]*scheduler.Report
 	comingOf map[scheduler.WorkerID]int // how many, by worker
+	// unsettled are workers in the order in which they have registered; see worker.settling.
+	unsettled []scheduler.WorkerID
 }
 
 type worker struct {
@@ -26,6 +28,10 @@ type worker struct {
 	beat     Heartbeat     // its last one
 	beatAt   time.Duration // when that was heard; zero for never
 	draining bool
+	// settling is set from a register until what the worker holds is taken over and its first heartbeat is answered, but not
+	// for longer than settleBy: only then is it known how much room it has, and may it run exclusive tasks.
+	settling bool
+	settleBy time.Duration
 }
 
 func newWorkers() workers {
@@ -81,12 +87,38 @@ func (e *Engine) workerSaid(in WorkerSaid) {
 	if hb := in.Words.Heartbeat; hb != nil {
 		w.beat, w.beatAt = *hb, e.local
 		e.grant(w)
+		e.settle(w)
 	}
 	if in.Words.Drain {
 		e.drainWorker(id)
 	}
 	if in.Words.Goodbye {
 		e.goodbye(w)
+	}
+}
+
+// settle gives a worker work as soon as it is known what it holds.
+func (e *Engine) settle(w *worker) {
+	settled := w.beatAt > 0 && e.workers.comingOf[w.id] == 0
+	if !w.settling || (!settled && e.local < w.settleBy) {
+		return
+	}
+	w.settling = false
+	e.core.Step(scheduler.WorkerDraining{ID: w.id, Draining: w.draining || w.stream == 0})
+}
+
+// settleLate gives work to those whose take-overs take too long: a row that somebody else locks must not idle a worker.
+func (e *Engine) settleLate() {
+	list := &e.workers.unsettled
+	for len(*list) > 0 {
+		w := e.workers.byID[(*list)[0]]
+		if w != nil && w.settling && e.local < w.settleBy {
+			return
+		}
+		if w != nil {
+			e.settle(w)
+		}
+		*list = (*list)[1:]
 	}
 }
 
@@ -138,9 +170,11 @@ func (e *Engine) register(stream StreamID, r *Register) {
 	} else if w.stream != 0 && w.stream != stream {
 		e.emit(CloseStream{Stream: w.stream})
 	}
-	w.stream, w.heard = stream, e.local
+	w.stream, w.heard, w.beatAt = stream, e.local, 0
+	w.settling, w.settleBy = true, e.local+e.timing.Accept
+	e.workers.unsettled = append(e.workers.unsettled, id)
 	e.core.Step(scheduler.WorkerJoined{Worker: r.Worker})
-	e.core.Step(scheduler.WorkerDraining{ID: id, Draining: w.draining})
+	e.core.Step(scheduler.WorkerDraining{ID: id, Draining: true})
 	e.toWorker(id, func(w *ToWorker) {
 		w.Registered = &Registered{Session: e.session.id, Lease: e.timing.WorkerLease, Heartbeat: e.timing.Heartbeat}
 	})
@@ -203,13 +237,24 @@ func (e *Engine) attachHeld() {
 	}
 }
 
-// attachWanted sends the take-overs that wait.
+// attachWanted sends the take-overs that wait. One whose end this instance is writing already waits for the answer: after a
+// take-over by the same session that end would be allowed to win.
 func (e *Engine) attachWanted() {
 	w := &e.workers
-	for w.attaching.free() && len(w.wanted) > 0 && e.trusted() {
-		n := min(len(w.wanted), scheduler.BatchRowsMax)
-		batch := slices.Clone(w.wanted[:n])
-		w.wanted = append(w.wanted[:0:0], w.wanted[n:]...)
+	for w.attaching.free() && e.trusted() {
+		var batch, later []scheduler.Token
+		for _, token := range w.wanted {
+			_, stray := e.endings.strays[token]
+			if stray || (e.core.Holds(token) && !e.core.Runs(token)) || len(batch) == scheduler.BatchRowsMax {
+				later = append(later, token)
+			} else {
+				batch = append(batch, token)
+			}
+		}
+		w.wanted = later
+		if len(batch) == 0 {
+			return
+		}
 		e.run(&w.attaching, scheduler.AttachBatch{Region: e.region, Session: e.session.id, Tokens: batch}, e.attached)
 	}
 }
@@ -250,6 +295,7 @@ func (e *Engine) attachAnswered(token scheduler.Token, a *scheduler.Attached) {
 		delete(e.workers.comingOf, token.Worker)
 		if w != nil {
 			e.grant(w)
+			defer e.settle(w) // when its room is known
 		}
 	}
 	switch {
@@ -306,6 +352,7 @@ func (e *Engine) drainWorker(id scheduler.WorkerID) {
 // gone to an instance that could not write that down while the store was away: it gets the time to do so first.
 func (e *Engine) watchWorkers() {
 	e.attachWanted()
+	e.settleLate()
 	if e.local < e.quietUntil {
 		return
 	}

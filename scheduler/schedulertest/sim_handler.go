@@ -14,6 +14,7 @@ import (
 type handler struct {
 	w         *worker
 	token     scheduler.Token
+	kind      string
 	exclusive bool
 	lost      bool // nothing it says counts
 	told      bool // to stop

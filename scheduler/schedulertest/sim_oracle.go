@@ -17,6 +17,7 @@ type oracle struct {
 	started    map[scheduler.Token]bool
 	succeeded  map[scheduler.Token]bool // handlers that have reported success
 	ends       map[scheduler.Ref]int
+	over       int                         // starts beyond a worker's slots
 	open       int                         // rows that have not ended
 	leftUnsaid map[scheduler.WorkerID]bool // workers that drained, and could not say everything before they had to go
 }
@@ -151,6 +152,10 @@ func (o *oracle) starts(w *worker, st *scheduler.Start) {
 	}
 	if st.Spec.Exclusive {
 		o.alone(w, st.Token)
+	}
+	if n := w.runs(st.Kind); n >= w.self.Slots[st.Kind] {
+		o.over++
+		o.s.tracef("%s runs %d of %s already", w.name, n, st.Kind)
 	}
 }
 

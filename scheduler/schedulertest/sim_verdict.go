@@ -91,7 +91,9 @@ func (o *oracle) balance(tasks []scheduler.Task) {
 func (o *oracle) harmless(t *scheduler.Task) {
 	attempts := o.s.memory.Attempts(t.Ref)
 	unsaid := slices.ContainsFunc(attempts, func(a PastAttempt) bool { return o.leftUnsaid[a.Worker] })
-	if o.s.faults&^harmless == 0 && t.Counted > 0 && t.State != scheduler.Canceled && !unsaid { // who cancels may count
+	// An exclusive task is not given back in a hurry: what a stop leaves unanswered counts. So does what was canceled.
+	excused := unsaid || t.Spec.Exclusive || t.State == scheduler.Canceled
+	if o.s.faults&^harmless == 0 && t.Counted > 0 && !excused {
 		o.failf("%s: %d attempts counted, and nothing but %s happened: %v", t.Ref, t.Counted, o.s.faults, attempts)
 	}
 	if o.s.faults&^orderly != 0 {

@@ -266,7 +266,7 @@ func (w *worker) assigned(st *scheduler.Start) {
 		return
 	}
 	w.s.oracle.starts(w, st)
-	h := &handler{w: w, token: st.Token, exclusive: st.Spec.Exclusive}
+	h := &handler{w: w, token: st.Token, kind: st.Kind, exclusive: st.Spec.Exclusive}
 	w.attempts[st.Token] = h
 	w.accepted = append(w.accepted, st.Token)
 	h.run(st)
@@ -304,6 +304,17 @@ func (w *worker) running() []*handler {
 	}
 	slices.SortFunc(all, func(a, b *handler) int { return compareTokens(a.token, b.token) })
 	return all
+}
+
+// runs counts the handlers of a kind that nobody has given up.
+func (w *worker) runs(kind string) int {
+	n := 0
+	for _, h := range w.attempts { // a sum: the order does not matter
+		if h.kind == kind && !h.lost {
+			n++
+		}
+	}
+	return n
 }
 
 func (w *worker) freeze(d time.Duration) {
