@@ -240,11 +240,14 @@ func TestLargeTasksAreCutIntoMessages(t *testing.T) {
 			want[o.GetAccepted().GetTaskId()] = true
 		}
 	}
-	for range tasks {
-		a := w.take()
-		if len(a.GetPayload()) != size {
-			t.Fatalf("a payload of %d bytes", len(a.GetPayload()))
+	taken := make([]*errandv1.Assignment, tasks)
+	for i := range taken { // all are accepted before the first is ended: an assignment may not stay unanswered for 5 s
+		taken[i] = w.take()
+		if len(taken[i].GetPayload()) != size {
+			t.Fatalf("a payload of %d bytes", len(taken[i].GetPayload()))
 		}
+	}
+	for _, a := range taken {
 		w.finish(succeeded(a, nil))
 	}
 	for id := range want {
