@@ -225,7 +225,7 @@ func TestWaitsThatWorkersAskFor(t *testing.T) {
 func TestLargeTasksAreCutIntoMessages(t *testing.T) {
 	e := start(t)
 	w := e.workerWith(e.acme, 1, []string{"email"}, connect.WithReadMaxBytes(4<<20))
-	const tasks, each, size = 100, 25, 200 << 10
+	const tasks, each, size = 40, 20, 200 << 10
 	want := map[string]bool{}
 	for range tasks / each {
 		req := &errandv1.SubmitTasksRequest{}
