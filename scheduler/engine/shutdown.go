@@ -68,14 +68,11 @@ func (e *Engine) checkStopped() {
 	})
 }
 
-// writing tells whether a write is in flight whose answer matters.
+// writing tells whether the answer to a write is awaited, also of one that is set aside.
 func (e *Engine) writing() bool {
-	pipes := []*pipe{
-		&e.submits.urgent.pipe, &e.submits.others.pipe, &e.claims.urgent, &e.claims.others, &e.endings.pipe,
-		&e.workers.attaching, &e.cancels.pipe,
-	}
-	for _, p := range pipes {
-		if p.inFlight > 0 {
+	for _, s := range e.statements { // in any order: one is enough
+		switch s.request.(type) {
+		case scheduler.Insert, scheduler.ClaimBatch, scheduler.EndBatch, scheduler.AttachBatch, scheduler.CancelBatch:
 			return true
 		}
 	}

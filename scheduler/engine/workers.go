@@ -97,6 +97,15 @@ func (e *Engine) workerSaid(in WorkerSaid) {
 	}
 }
 
+// unsettle gives a worker no more work for now.
+func (e *Engine) unsettle(w *worker) {
+	if !w.settling {
+		e.workers.unsettled = append(e.workers.unsettled, w.id)
+	}
+	w.settling, w.settleBy = true, e.local+e.timing.Accept
+	e.core.Step(scheduler.WorkerDraining{ID: w.id, Draining: true})
+}
+
 // settle gives a worker work as soon as it is known what it holds.
 func (e *Engine) settle(w *worker) {
 	settled := w.beatAt > 0 && e.workers.comingOf[w.id] == 0
@@ -110,7 +119,7 @@ func (e *Engine) settle(w *worker) {
 // settleLate gives work to those whose take-overs take too long: a row that somebody else locks must not idle a worker.
 func (e *Engine) settleLate() {
 	list := &e.workers.unsettled
-	for len(*list) > 0 {
+	for e.trusted() && len(*list) > 0 {
 		w := e.workers.byID[(*list)[0]]
 		if w != nil && w.settling && e.local < w.settleBy {
 			return
@@ -135,6 +144,7 @@ func (e *Engine) grant(w *worker) {
 func (e *Engine) grantAll() {
 	for _, id := range e.core.Workers() {
 		if w := e.workers.byID[id]; w != nil {
+			w.settleBy = e.local + e.timing.Accept // take-overs could not be written before
 			e.grant(w)
 		}
 	}
@@ -171,10 +181,8 @@ func (e *Engine) register(stream StreamID, r *Register) {
 		e.emit(CloseStream{Stream: w.stream})
 	}
 	w.stream, w.heard, w.beatAt = stream, e.local, 0
-	w.settling, w.settleBy = true, e.local+e.timing.Accept
-	e.workers.unsettled = append(e.workers.unsettled, id)
 	e.core.Step(scheduler.WorkerJoined{Worker: r.Worker})
-	e.core.Step(scheduler.WorkerDraining{ID: id, Draining: true})
+	e.unsettle(w)
 	e.toWorker(id, func(w *ToWorker) {
 		w.Registered = &Registered{Session: e.session.id, Lease: e.timing.WorkerLease, Heartbeat: e.timing.Heartbeat}
 	})
@@ -234,6 +242,9 @@ func (e *Engine) attach(token scheduler.Token, report *scheduler.Report) {
 func (e *Engine) attachHeld() {
 	for _, h := range e.core.Held() {
 		e.attach(h.Token, nil)
+		if w := e.workers.byID[h.Worker]; w != nil {
+			e.unsettle(w)
+		}
 	}
 }
 
