@@ -144,7 +144,9 @@ func (e *Engine) grant(w *worker) {
 func (e *Engine) grantAll() {
 	for _, id := range e.core.Workers() {
 		if w := e.workers.byID[id]; w != nil {
-			w.settleBy = e.local + e.timing.Accept // take-overs could not be written before
+			if e.workers.comingOf[id] > 0 { // they could not be written before
+				e.unsettle(w)
+			}
 			e.grant(w)
 		}
 	}

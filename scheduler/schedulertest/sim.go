@@ -12,11 +12,12 @@ import (
 
 // Bounds of a history, in virtual time.
 const (
-	simTrouble = 45 * time.Second  // how long faults happen and tasks are submitted
-	simSettle  = 180 * time.Second // how long everything may take to end after that (P3)
-	simQuiet   = 10 * time.Second  // how long the end must last
-	simTurns   = 200_000           // turns of all instances; more means that one spins
-	simLook    = 500 * time.Millisecond
+	simTrouble  = 45 * time.Second  // how long faults happen and tasks are submitted
+	simSettle   = 180 * time.Second // how long everything may take to end after that (P3)
+	simQuiet    = 10 * time.Second  // how long the end must last
+	simTurns    = 200_000           // turns of all instances; more means that one spins
+	simAttempts = 100               // starts of one task, counted or not
+	simLook     = 500 * time.Millisecond
 )
 
 // simEpoch is where the store's clock begins.

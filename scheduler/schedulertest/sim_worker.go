@@ -284,6 +284,7 @@ func (w *worker) end(r scheduler.Report) {
 func (w *worker) extend(until time.Duration) {
 	w.granted = max(w.granted, until)
 	granted := w.granted
+	w.s.tracef("%s may run exclusive tasks until %v", w.name, granted)
 	w.after(granted-w.s.now, func() {
 		if w.s.now < w.granted {
 			return
