@@ -72,14 +72,16 @@ func (in *instance) turn() {
 	}
 	inputs := in.inbox
 	in.inbox = nil
-	for _, eff := range in.engine.Turn(in.local, inputs) {
+	effects := in.engine.Turn(in.local, inputs)
+	in.stopped = slices.ContainsFunc(effects, func(eff engine.Effect) bool { _, is := eff.(engine.Stopped); return is })
+	for _, eff := range effects {
 		switch eff := eff.(type) {
 		case engine.Run:
-			in.execute(eff)
+			if !in.stopped { // then the process ends, and takes its statements along
+				in.execute(eff)
+			}
 		case engine.Send:
 			in.words = append(in.words, eff.Words)
-		case engine.Stopped:
-			in.stopped = true
 		}
 	}
 }
@@ -252,7 +254,7 @@ func TestAStopGivesBackWhatWasNotSent(t *testing.T) {
 	r := newRegion(t)
 	a := r.instance(1)
 	a.hold = isClaim
-	a.submit(func(t *scheduler.Task) { t.Tier = scheduler.Urgent }) // nobody is there: it waits
+	a.submit(func(t *scheduler.Task) { t.Spec.Exclusive = true }) // nobody is there: it waits
 	a.run(50 * time.Millisecond)
 	a.connect()
 	a.run(100 * time.Millisecond)
