@@ -1,11 +1,11 @@
 package errand
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -20,40 +20,84 @@ import (
 
 // Bounds of what a worker reports; the scheduler cuts what is longer.
 const (
-	resultMax  = 256 << 10
-	messageMax = 4 << 10
+	resultMax      = 256 << 10
+	messageMax     = 4 << 10
+	reasonMax      = 63
+	contentTypeMax = 255
 )
+
+// Reasons of ends that the worker gives itself; schedulers know them.
+const (
+	reasonTimeout   = "timeout"
+	reasonBadResult = "bad_result"
+	reasonDrained   = "drained"
+	reasonRefused   = "refused"
+)
+
+// attemptID is the worker's part of a token. The region is always named: after a change to another region's scheduler an id
+// without one would mean another task.
+type attemptID struct {
+	region string
+	id     [16]byte
+	number int64
+}
+
+func (id attemptID) token() *errandv1.Token {
+	return &errandv1.Token{Id: id.id[:], Attempt: id.number, Region: id.region}
+}
+
+// idOf reads a token of this connection's scheduler; only who listens to it may call it.
+func (w *Worker) idOf(t *errandv1.Token) attemptID {
+	id := attemptID{region: cmp.Or(t.GetRegion(), w.region), number: t.GetAttempt()}
+	copy(id.id[:], t.GetId())
+	return id
+}
+
+// running is an attempt whose handler has not returned.
+type running struct {
+	cancel    context.CancelCauseFunc
+	exclusive bool
+	lost      bool // nothing it says counts any more
+}
 
 // start runs the handlers of new assignments and accepts them.
 func (w *Worker) start(assign []*errandv1.Assignment) {
 	accepted := make([]*errandv1.Token, 0, len(assign))
 	for _, a := range assign {
-		id := idOf(a.GetToken())
-		w.mu.Lock()
-		k := w.kinds[a.GetKind()]
-		known := w.attempts[id] != nil
-		refused := k == nil || w.draining || (a.GetExclusive() && !w.exclusive.holds())
-		if known || refused {
-			w.mu.Unlock()
-			if !known {
-				w.box.end(id, handedBack(id, "refused"))
-			}
-			continue
+		if w.take(a) {
+			accepted = append(accepted, a.GetToken())
 		}
-		ctx, cancel := context.WithCancelCause(context.Background())
-		r := &running{cancel: cancel, exclusive: a.GetExclusive()}
-		w.attempts[id] = r
-		attempt := w.attempt(id, a)
-		w.mu.Unlock()
-		accepted = append(accepted, a.GetToken())
-		go w.handle(ctx, id, r, k.handler, attempt)
 	}
 	w.box.accept(accepted)
 }
 
+// take starts an attempt, and tells whether it runs here now: one that runs already is not started again, and of one that has
+// ended the end is told.
+func (w *Worker) take(a *errandv1.Assignment) bool {
+	id := w.idOf(a.GetToken())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r := w.attempts[id]; r != nil {
+		return !r.lost
+	}
+	if w.box.owes(id) {
+		return false
+	}
+	k := w.kinds[a.GetKind()]
+	if k == nil || w.draining || (a.GetExclusive() && !w.exclusive.holds()) {
+		w.box.end(id, handedBack(id, reasonRefused))
+		return false
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	r := &running{cancel: cancel, exclusive: a.GetExclusive()}
+	w.attempts[id] = r
+	go w.handle(ctx, id, r, k.handler, w.attempt(id, a), a.GetTimeout().AsDuration())
+	return true
+}
+
 func (w *Worker) attempt(id attemptID, a *errandv1.Assignment) *Attempt {
 	at := &Attempt{
-		TaskID: handle(w.region, id.id), Number: id.number, Kind: a.GetKind(), Tenant: a.GetTenant(), Payload: a.GetPayload(),
+		TaskID: handle(id.region, id.id), Number: id.number, Kind: a.GetKind(), Tenant: a.GetTenant(), Payload: a.GetPayload(),
 		ContentType: a.GetContentType(), Labels: a.GetLabels(), EffectKey: a.GetEffectKey(), Counted: int(a.GetCounted()),
 		MaxAttempts: int(a.GetMaxAttempts()), TraceParent: a.GetTraceParent(), Exclusive: a.GetExclusive(), Worker: instance(w.id),
 	}
@@ -63,33 +107,53 @@ func (w *Worker) attempt(id attemptID, a *errandv1.Assignment) *Attempt {
 	return at
 }
 
-// handle runs one handler to its end and reports it, unless the attempt was lost meanwhile.
-func (w *Worker) handle(ctx context.Context, id attemptID, r *running, h Handler, a *Attempt) {
+// errExited is the error of a handler that ended its goroutine instead of returning.
+var errExited = errors.New("the handler ended its goroutine (runtime.Goexit)")
+
+// handle runs one handler to its end and reports it, unless the attempt was lost meanwhile. The execution cap holds even when
+// no scheduler can be reached to say that it is over.
+func (w *Worker) handle(ctx context.Context, id attemptID, r *running, h Handler, a *Attempt, limit time.Duration) {
+	if limit > 0 {
+		var release context.CancelFunc
+		ctx, release = context.WithTimeoutCause(ctx, limit, ErrTimedOut)
+		defer release()
+	}
 	ctx, span := traced(ctx, a)
-	result, err := run(ctx, h, a)
-	if err != nil {
-		span.RecordError(err)
-		span.SetStatus(codes.Error, "")
-	}
-	span.End()
-	cause := context.Cause(ctx)
-	r.cancel(nil)
-	w.mu.Lock()
-	delete(w.attempts, id)
-	lost, left := r.lost, len(w.attempts)
-	w.mu.Unlock()
-	if !lost {
+	var result Result
+	err := errExited
+	defer func() { // also when the handler does not return
 		if err != nil {
-			w.log.Warn("attempt ended with an error", "task", a.TaskID, "attempt", a.Number, "kind", a.Kind, "error", err)
+			w.complain(a, err)
+			span.SetStatus(codes.Error, messageOf(err))
 		}
-		w.box.end(id, finished(id, result, err, cause))
+		span.End()
+		w.ended(id, r, finished(id, result, err, context.Cause(ctx)))
+		r.cancel(nil)
+	}()
+	result, err = run(ctx, h, a)
+}
+
+// ended reports an end. An attempt is always either running or owed, never neither: a register at this moment names it.
+func (w *Worker) ended(id attemptID, r *running, f *errandv1.Finished) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.attempts, id)
+	if !r.lost {
+		w.box.end(id, f)
 	}
-	if left == 0 {
-		select {
-		case w.idle <- struct{}{}:
-		default:
-		}
+	if len(w.attempts) == 0 {
+		signal(w.idle)
 	}
+}
+
+func (w *Worker) complain(a *Attempt, err error) {
+	log := w.log.With("task", a.TaskID, "attempt", a.Number, "kind", a.Kind, "error", messageOf(err))
+	var p *panicked
+	if errors.As(err, &p) {
+		log.Error("handler panicked", "stack", string(p.stack))
+		return
+	}
+	log.Warn("attempt ended with an error")
 }
 
 // finished says how an attempt ended. A handler that succeeded in spite of being told to stop has succeeded; only one that
@@ -100,15 +164,14 @@ func finished(id attemptID, result Result, err, cause error) *errandv1.Finished 
 	switch {
 	case err == nil && len(result.Data) > resultMax:
 		f.Outcome = &errandv1.Finished_Failed{Failed: &errandv1.AttemptFailure{
-			Reason: "bad_result", Message: fmt.Sprintf("the result has %d bytes, the most is %d", len(result.Data), resultMax), NonRetryable: true,
+			Reason: reasonBadResult, Message: fmt.Sprintf("the result has %d bytes, the most is %d", len(result.Data), resultMax), NonRetryable: true,
 		}}
 	case err == nil:
-		f.Outcome = &errandv1.Finished_Succeeded{Succeeded: &errandv1.Result{Data: result.Data, ContentType: result.ContentType}}
-	case cause != nil && (errors.Is(err, context.Canceled) || errors.Is(err, cause)):
-		if errors.Is(cause, ErrDraining) {
-			return handedBack(id, "drained")
-		}
-		f.Outcome = &errandv1.Finished_Stopped{Stopped: &errandv1.Stopped{}}
+		f.Outcome = &errandv1.Finished_Succeeded{Succeeded: &errandv1.Result{
+			Data: result.Data, ContentType: text(result.ContentType, contentTypeMax), // a word that cannot be sent would block all others
+		}}
+	case cause != nil && (errors.Is(err, ctxError(cause)) || errors.Is(err, cause)):
+		return gaveUp(id, cause)
 	case errors.As(err, &marked) && marked.snooze > 0:
 		f.Outcome = &errandv1.Finished_Snoozed{Snoozed: &errandv1.Snoozed{Delay: durationpb.New(marked.snooze)}}
 	default:
@@ -117,8 +180,33 @@ func finished(id attemptID, result Result, err, cause error) *errandv1.Finished 
 	return f
 }
 
+// ctxError is what a context that ended for this cause returns from Err.
+func ctxError(cause error) error {
+	if errors.Is(cause, ErrTimedOut) {
+		return context.DeadlineExceeded
+	}
+	return context.Canceled
+}
+
+// gaveUp is the end of an attempt whose handler stopped because it had to.
+func gaveUp(id attemptID, cause error) *errandv1.Finished {
+	f := &errandv1.Finished{Token: id.token()}
+	switch {
+	case errors.Is(cause, ErrDraining):
+		return handedBack(id, reasonDrained)
+	case errors.Is(cause, ErrTimedOut): // said as a failure: the scheduler that is told need not be the one that ended it
+		f.Outcome = &errandv1.Finished_Failed{Failed: &errandv1.AttemptFailure{Reason: reasonTimeout, Message: ErrTimedOut.Error()}}
+	default:
+		f.Outcome = &errandv1.Finished_Stopped{Stopped: &errandv1.Stopped{}}
+	}
+	return f
+}
+
+// messageOf is an error's text, also of one whose Error method panics, as that of a nil pointer may.
+func messageOf(err error) string { return text(fmt.Sprint(err), messageMax) }
+
 func failureOf(err error) *errandv1.AttemptFailure {
-	m := &errandv1.AttemptFailure{Message: text(err.Error(), messageMax)}
+	m := &errandv1.AttemptFailure{Message: messageOf(err)}
 	for e := err; e != nil; { // the marks may be nested: each counts
 		var marked *failure
 		if !errors.As(e, &marked) {
@@ -126,7 +214,7 @@ func failureOf(err error) *errandv1.AttemptFailure {
 		}
 		m.NonRetryable = m.NonRetryable || marked.final
 		if m.Reason == "" {
-			m.Reason = text(marked.reason, 63)
+			m.Reason = text(marked.reason, reasonMax)
 		}
 		if marked.retryAfter > 0 && m.RetryAfter == nil {
 			m.RetryAfter = durationpb.New(marked.retryAfter)
@@ -164,73 +252,11 @@ func (w *Worker) stop(id attemptID, cause errandv1.StopCause) {
 		r.cancel(ErrCanceled)
 	case errandv1.StopCause_STOP_CAUSE_TIMED_OUT:
 		r.cancel(ErrTimedOut)
+	case errandv1.StopCause_STOP_CAUSE_DRAINED, errandv1.StopCause_STOP_CAUSE_PREEMPTED:
+		r.cancel(ErrDraining)
 	default:
 		r.lost = true
 		r.cancel(ErrLost)
-	}
-}
-
-// grant is how long exclusive handlers may run, as the scheduler said last.
-type grant struct {
-	mu    sync.Mutex
-	until int64 // by this process's clock
-	timer *time.Timer
-	ended func()
-}
-
-// extend takes a grant that counts from when the heartbeat was sent.
-func (g *grant) extend(sentAt int64, d time.Duration) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.until = max(g.until, sentAt+int64(d))
-	if g.timer == nil {
-		return
-	}
-	g.timer.Reset(time.Duration(g.until - monotonic()))
-}
-
-func (g *grant) holds() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return monotonic() < g.until
-}
-
-// watch calls f when the grant runs out.
-func (g *grant) watch(f func()) (stop func()) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.ended = f
-	g.timer = time.AfterFunc(time.Hour, g.check)
-	return func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.timer.Stop()
-		g.timer = nil
-	}
-}
-
-func (g *grant) check() {
-	g.mu.Lock()
-	left := time.Duration(g.until - monotonic())
-	if left > 0 && g.timer != nil {
-		g.timer.Reset(left)
-	}
-	f := g.ended
-	g.mu.Unlock()
-	if left <= 0 {
-		f()
-	}
-}
-
-// stopExclusive ends the exclusive handlers: nobody can say any more that no other attempt starts. Their ends are reported
-// like any others: whoever holds the tasks should not wait for them.
-func (w *Worker) stopExclusive() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, r := range w.attempts {
-		if r.exclusive {
-			r.cancel(ErrLost)
-		}
 	}
 }
 

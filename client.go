@@ -2,7 +2,6 @@ package errand
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"net/http"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"github.com/cenkalti/backoff/v5"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	errandv1 "github.com/errandhq/errand/proto/errand/v1"
@@ -22,12 +20,9 @@ const (
 	// BatchMax is the most tasks of one SubmitMany.
 	BatchMax = 1000
 
-	callTriesMax  = 8
-	callPauseMin  = 50 * time.Millisecond
-	callPauseMax  = 2 * time.Second
-	waitSlice     = 30 * time.Second // one long poll of a wait
-	listPageSize  = 200
-	callTimeLimit = 15 * time.Second // of one try, unless the context is shorter
+	waitSlice    = 30 * time.Second // one long poll of a wait
+	waitMargin   = time.Second      // how long before a deadline the last answer shall be there
+	listPageSize = 200
 )
 
 // Client submits tasks and asks about them. It is safe for concurrent use.
@@ -90,8 +85,11 @@ type Submitted struct {
 // Submit stores a task and returns when it is durable. Errors are of type *[Error]; ErrOutcomeUnknown means that the task may
 // be stored: submit it again with an idempotency key, or look at Error.TaskID later.
 func (c *Client) Submit(ctx context.Context, spec Spec) (Submitted, error) {
+	if err := spec.check("spec"); err != nil {
+		return Submitted{}, err
+	}
 	req := &errandv1.SubmitTaskRequest{Spec: spec.message()}
-	resp, err := call(ctx, c, spec.IdempotencyKey != "", func(ctx context.Context, s errandv1connect.TaskServiceClient) (*errandv1.SubmitTaskResponse, error) {
+	resp, err := call(ctx, c, storing(spec.IdempotencyKey != ""), func(ctx context.Context, s errandv1connect.TaskServiceClient) (*errandv1.SubmitTaskResponse, error) {
 		return s.SubmitTask(ctx, req)
 	})
 	if err != nil {
@@ -116,16 +114,22 @@ func (c *Client) SubmitMany(ctx context.Context, specs []Spec) ([]Outcome, error
 	req := &errandv1.SubmitTasksRequest{Specs: make([]*errandv1.TaskSpec, len(specs))}
 	keyed := true
 	for i := range specs {
+		if err := specs[i].check(fmt.Sprintf("specs[%d]", i)); err != nil {
+			return nil, err
+		}
 		req.Specs[i] = specs[i].message()
 		keyed = keyed && specs[i].IdempotencyKey != ""
 	}
-	resp, err := call(ctx, c, keyed, func(ctx context.Context, s errandv1connect.TaskServiceClient) (*errandv1.SubmitTasksResponse, error) {
+	resp, err := call(ctx, c, storing(keyed), func(ctx context.Context, s errandv1connect.TaskServiceClient) (*errandv1.SubmitTasksResponse, error) {
 		return s.SubmitTasks(ctx, req)
 	})
 	if err != nil {
 		return nil, err
 	}
-	outcomes := make([]Outcome, len(resp.GetOutcomes()))
+	if len(resp.GetOutcomes()) != len(specs) {
+		return nil, errorOf(fmt.Errorf("a scheduler answered %d outcomes for %d tasks", len(resp.GetOutcomes()), len(specs)))
+	}
+	outcomes := make([]Outcome, len(specs))
 	for i, o := range resp.GetOutcomes() {
 		if e := o.GetError(); e != nil {
 			outcomes[i].Err = errorOfItem(e)
@@ -138,7 +142,7 @@ func (c *Client) SubmitMany(ctx context.Context, specs []Spec) ([]Outcome, error
 
 // Get returns a task as it stands.
 func (c *Client) Get(ctx context.Context, id string) (Task, error) {
-	resp, err := call(ctx, c, true, func(ctx context.Context, s errandv1connect.TaskServiceClient) (*errandv1.GetTaskResponse, error) {
+	resp, err := call(ctx, c, reading(), func(ctx context.Context, s errandv1connect.TaskServiceClient) (*errandv1.GetTaskResponse, error) {
 		return s.GetTask(ctx, &errandv1.GetTaskRequest{TaskId: id})
 	})
 	if err != nil {
@@ -147,24 +151,29 @@ func (c *Client) Get(ctx context.Context, id string) (Task, error) {
 	return taskOf(resp.GetTask()), nil
 }
 
-// Wait returns the task when it has ended, or the context's error.
+// Wait returns the task when it has ended. When the context ends before, it returns the context's error and the task as it
+// stood last, if it was seen at all.
 func (c *Client) Wait(ctx context.Context, id string) (Task, error) {
+	var last Task
 	for {
 		slice := waitSlice
 		if deadline, has := ctx.Deadline(); has {
-			slice = max(min(slice, time.Until(deadline)-time.Second), 0)
+			left := time.Until(deadline)
+			slice = max(min(slice, left-min(left/4, waitMargin)), 0)
 		}
-		resp, err := call(ctx, c, true, func(ctx context.Context, s errandv1connect.TaskServiceClient) (*errandv1.WaitTaskResponse, error) {
+		how := effort{repeatable: true, limit: slice + callTimeLimit}
+		resp, err := call(ctx, c, how, func(ctx context.Context, s errandv1connect.TaskServiceClient) (*errandv1.WaitTaskResponse, error) {
 			return s.WaitTask(ctx, &errandv1.WaitTaskRequest{TaskId: id, Timeout: durationpb.New(slice)})
 		})
 		if err != nil {
-			return Task{}, err
+			return last, err
 		}
+		last = taskOf(resp.GetTask())
 		if resp.GetEnded() {
-			return taskOf(resp.GetTask()), nil
+			return last, nil
 		}
 		if err := ctx.Err(); err != nil {
-			return taskOf(resp.GetTask()), err
+			return last, fmt.Errorf("errand: %s is %v: %w", id, last.State, err)
 		}
 	}
 }
@@ -188,7 +197,7 @@ func (c *Client) List(ctx context.Context, f Filter) iter.Seq2[Task, error] {
 	return func(yield func(Task, error) bool) {
 		req := &errandv1.ListTasksRequest{Filter: filter, PageSize: listPageSize}
 		for {
-			resp, err := call(ctx, c, true, func(ctx context.Context, s errandv1connect.TaskServiceClient) (*errandv1.ListTasksResponse, error) {
+			resp, err := call(ctx, c, reading(), func(ctx context.Context, s errandv1connect.TaskServiceClient) (*errandv1.ListTasksResponse, error) {
 				return s.ListTasks(ctx, req)
 			})
 			if err != nil {
@@ -215,44 +224,11 @@ type CancelAnswer struct {
 
 // Cancel asks to cancel a task.
 func (c *Client) Cancel(ctx context.Context, id, reason string) (CancelAnswer, error) {
-	resp, err := call(ctx, c, true, func(ctx context.Context, s errandv1connect.TaskServiceClient) (*errandv1.CancelTaskResponse, error) {
+	resp, err := call(ctx, c, reading(), func(ctx context.Context, s errandv1connect.TaskServiceClient) (*errandv1.CancelTaskResponse, error) {
 		return s.CancelTask(ctx, &errandv1.CancelTaskRequest{TaskId: id, Reason: reason})
 	})
 	if err != nil {
 		return CancelAnswer{}, err
 	}
 	return CancelAnswer{State: State(resp.GetState()), Accepted: resp.GetAccepted()}, nil
-}
-
-// call tries schedulers in turn. An error that says "nothing was stored, try again" is always followed by another try; one
-// that leaves the outcome open only when the call is safe to repeat.
-func call[R any](ctx context.Context, c *Client, repeatable bool, f func(context.Context, errandv1connect.TaskServiceClient) (R, error)) (R, error) {
-	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval, pause.MaxInterval, pause.RandomizationFactor = callPauseMin, callPauseMax, 0.5
-	result, err := backoff.Retry(ctx, func() (R, error) {
-		at := c.current.Load()
-		tryCtx, cancel := context.WithTimeout(ctx, callTimeLimit+waitSlice)
-		defer cancel()
-		r, err := f(tryCtx, c.services[int(at)%len(c.services)])
-		if err == nil {
-			return r, nil
-		}
-		e := errorOf(err)
-		if !e.retryable(repeatable) {
-			return r, backoff.Permanent(e)
-		}
-		c.current.CompareAndSwap(at, at+1)
-		return r, e
-	}, backoff.WithBackOff(pause), backoff.WithMaxTries(callTriesMax))
-	var permanent *backoff.PermanentError
-	if errors.As(err, &permanent) {
-		err = permanent.Err
-	}
-	if err != nil {
-		var known *Error
-		if !errors.As(err, &known) {
-			err = fmt.Errorf("errand: %w", err)
-		}
-	}
-	return result, err
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -22,6 +23,9 @@ type Config struct {
 	// HTTPClient replaces the SDK's own, for tests. It must speak HTTP/2, for http URLs without TLS.
 	HTTPClient *http.Client
 }
+
+// connectLimit is how long a connection may take to come about before the next scheduler is tried.
+const connectLimit = 5 * time.Second
 
 // ErrConfig means that a configuration cannot work; the text says which field and why.
 var ErrConfig = errors.New("errand: configuration")
@@ -52,9 +56,12 @@ func (c *Config) client() *http.Client {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
+	dialer := &net.Dialer{Timeout: connectLimit}
 	return &http.Client{Transport: &http.Transport{
-		Protocols:       protocols,
-		TLSClientConfig: c.TLS,
+		Protocols:           protocols,
+		DialContext:         dialer.DialContext,
+		TLSClientConfig:     c.TLS,
+		TLSHandshakeTimeout: connectLimit,
 		HTTP2: &http.HTTP2Config{
 			SendPingTimeout: 5 * time.Second, // a connection without a word is tested, and given up when the test fails
 			PingTimeout:     3 * time.Second,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -14,18 +15,34 @@ import (
 	"github.com/errandhq/errand/proto/errand/v1/errandv1connect"
 )
 
-var (
-	errGoodbye = errors.New("the scheduler stops")
-	errSilent  = errors.New("the scheduler does not answer heartbeats")
-)
+// goodbye is the end of a connection to a scheduler that stops. It names no fault.
+type goodbye struct{ after time.Duration }
 
-// registerLimit is how long a scheduler may take to answer a register.
-const registerLimit = 5 * time.Second
+func (goodbye) Error() string { return "the scheduler stops" }
+
+var errSilent = errors.New("the scheduler does not answer")
+
+const (
+	registerLimit = 5 * time.Second // for a scheduler to answer a register
+	// What a scheduler means that does not say it.
+	leaseDefault     = 10 * time.Second
+	heartbeatDefault = 3 * time.Second
+)
 
 type workStream = connect.BidiStreamForClientSimple[errandv1.WorkRequest, errandv1.WorkResponse]
 
+// line is one connection to a scheduler.
+type line struct {
+	*Worker
+	stream   *workStream
+	cancel   context.CancelCauseFunc
+	watch    watchdog
+	parts    sync.WaitGroup
+	speaking sync.Mutex // one message at a time
+}
+
 // connection serves one stream until it ends, and says why it ended.
-func (w *Worker) connection(ctx context.Context, service errandv1connect.WorkerServiceClient, registered func()) error {
+func (w *Worker) connection(ctx context.Context, service errandv1connect.WorkerServiceClient) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stream, err := service.Work(ctx)
@@ -35,30 +52,25 @@ func (w *Worker) connection(ctx context.Context, service errandv1connect.WorkerS
 	// The transport notices a canceled context only once the request's body has ended: without this, a scheduler that has fallen
 	// silent would be waited for until the connection breaks by itself.
 	defer context.AfterFunc(ctx, func() { _ = stream.CloseRequest() })()
-	w.box.restart()
-	if err := stream.Send(&errandv1.WorkRequest{Register: w.registration()}); err != nil {
-		_, err := stream.Receive() // the reason is there
-		return err
-	}
-	watch := &watchdog{limit: registerLimit}
-	watch.heard()
+	l := &line{Worker: w, stream: stream, cancel: cancel, watch: watchdog{limit: registerLimit}}
+	l.watch.heard()
+	l.parts.Go(func() { cancel(l.watch.run(ctx)) })
 
-	var parts sync.WaitGroup
-	parts.Go(func() { cancel(w.speak(ctx, stream)) })
-	parts.Go(func() { cancel(watch.run(ctx)) })
-	err = w.listen(stream, watch, func(r *errandv1.Registered) {
-		registered()
-		parts.Go(func() { w.beat(ctx, r.GetHeartbeat().AsDuration()) })
-	})
-	if errors.Is(err, errGoodbye) {
+	w.box.restart()
+	err = stream.Send(&errandv1.WorkRequest{Register: w.registration()})
+	if err == nil || errors.Is(err, io.EOF) { // when the stream has ended, the reason is there to be heard
+		err = l.listen(ctx)
+	}
+	var bye goodbye
+	if errors.As(err, &bye) {
 		timer := time.AfterFunc(goodbyeLimit, func() { cancel(err) })
-		w.leave(stream)
+		l.leave()
 		timer.Stop()
 	} else if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		err = cause
 	}
 	cancel(err)
-	parts.Wait()
+	l.parts.Wait()
 	_ = stream.CloseRequest()  // it has ended in any case
 	_ = stream.CloseResponse() // the same
 	return err
@@ -72,15 +84,18 @@ func (w *Worker) registration() *errandv1.Register {
 	for _, name := range w.order {
 		r.Kinds = append(r.Kinds, &errandv1.KindSlots{Kind: name, Slots: int32(w.kinds[name].slots)})
 	}
-	for id, a := range w.attempts {
-		if !a.lost {
+	hold := func(id attemptID) {
+		if len(r.Holds) < holdsMax { // an end that is not named here is told all the same
 			r.Holds = append(r.Holds, id.token())
 		}
 	}
-	for _, id := range w.box.unacknowledged() {
-		if w.attempts[id] == nil {
-			r.Holds = append(r.Holds, id.token())
+	for id, a := range w.attempts {
+		if !a.lost {
+			hold(id)
 		}
+	}
+	for _, id := range w.box.unacknowledged() {
+		hold(id)
 	}
 	if w.draining {
 		w.box.add(func(m *errandv1.WorkRequest) { m.Drain = true })
@@ -88,81 +103,112 @@ func (w *Worker) registration() *errandv1.Register {
 	return r
 }
 
-// speak sends what collects in the outbox.
-func (w *Worker) speak(ctx context.Context, stream *workStream) error {
+// speak sends what collects in the outbox. A stream that has ended is left to whoever listens: the reason is heard there.
+func (l *line) speak(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
-		case <-w.box.wake:
+			return
+		case <-l.box.wake:
 		}
-		if err := w.say(stream); err != nil {
-			return err
+		l.speaking.Lock()
+		err := l.say()
+		l.speaking.Unlock()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			l.cancel(fmt.Errorf("send: %w", err))
+			return
 		}
 	}
 }
 
-func (w *Worker) say(stream *workStream) error {
-	w.speaking.Lock()
-	defer w.speaking.Unlock()
+// say sends everything there is; only who speaks may call it.
+func (l *line) say() error {
 	for more := true; more; {
 		var m *errandv1.WorkRequest
-		if m, more = w.box.take(); m != nil {
-			if err := stream.Send(m); err != nil {
-				return fmt.Errorf("send: %w", err)
+		if m, more = l.box.take(); m != nil {
+			if err := l.stream.Send(m); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
 }
 
-// leave ends a stream in order: what was accepted or has ended is said before, so that the scheduler need not guess.
-func (w *Worker) leave(stream *workStream) {
-	if w.say(stream) != nil || stream.CloseRequest() != nil {
+// leave ends a stream in order: what was accepted or has ended is said before, so that the scheduler need not guess. Nobody
+// else speaks any more.
+func (l *line) leave() {
+	l.speaking.Lock()
+	defer l.speaking.Unlock()
+	if l.say() != nil || l.stream.CloseRequest() != nil {
 		return
 	}
 	for {
-		m, err := stream.Receive()
+		m, err := l.stream.Receive()
 		if err != nil {
 			return
 		}
-		w.box.acknowledged(m.GetAcks())
+		l.hear(m)
 	}
 }
 
 // listen takes what the scheduler says.
-func (w *Worker) listen(stream *workStream, watch *watchdog, registered func(*errandv1.Registered)) error {
+func (l *line) listen(ctx context.Context) error {
 	for {
-		m, err := stream.Receive()
+		m, err := l.stream.Receive()
 		if err != nil {
 			return err
 		}
-		watch.heard()
+		l.watch.heard()
 		if r := m.GetRegistered(); r != nil {
-			w.mu.Lock()
-			w.region = r.GetRegion()
-			w.mu.Unlock()
-			registered(r)
-			w.log.Info("connected to a scheduler", "session", r.GetSession(), "region", r.GetRegion())
-			watch.expect(r.GetLease().AsDuration())
-			w.box.signal()
+			l.registered(ctx, r)
 		}
-		if h := m.GetHeartbeatAck(); h != nil {
-			w.exclusive.extend(h.GetSentAt(), h.GetExclusiveGrant().AsDuration())
-		}
-		w.box.acknowledged(m.GetAcks())
-		for _, s := range m.GetStops() {
-			w.stop(idOf(s.GetToken()), s.GetCause())
-		}
+		l.hear(m)
 		if len(m.GetAssign()) > 0 {
-			w.start(m.GetAssign())
+			l.start(m.GetAssign())
 		}
 		if m.GetDrain() {
-			w.log.Info("an operator drains this worker: no more work will come")
+			l.log.Info("an operator drains this worker: no more work will come")
 		}
 		if m.GetGoodbye() {
-			return errGoodbye
+			return goodbye{after: m.GetReconnectAfter().AsDuration()}
 		}
+	}
+}
+
+// registered begins to speak.
+func (l *line) registered(ctx context.Context, r *errandv1.Registered) {
+	l.region = r.GetRegion()
+	l.log.Info("connected to a scheduler", "session", r.GetSession(), "region", r.GetRegion())
+	lease, heartbeat := leaseDefault, heartbeatDefault
+	if r.GetLease() != nil {
+		lease = r.GetLease().AsDuration()
+	}
+	if r.GetHeartbeat() != nil {
+		heartbeat = r.GetHeartbeat().AsDuration()
+	}
+	l.watch.expect(lease)
+	l.box.cut(r.GetMaxMessageBytes())
+	l.parts.Go(func() { l.speak(ctx) })
+	l.parts.Go(func() { l.beat(ctx, heartbeat) })
+}
+
+// hear takes answers and stops.
+func (l *line) hear(m *errandv1.WorkResponse) {
+	if h := m.GetHeartbeatAck(); h != nil {
+		l.exclusive.extend(h.GetSentAt(), h.GetExclusiveGrant().AsDuration())
+	}
+	if acks := m.GetAcks(); len(acks) > 0 {
+		ids := make([]attemptID, len(acks))
+		for i, a := range acks {
+			ids[i] = l.idOf(a.GetToken())
+		}
+		l.box.acknowledged(ids)
+	}
+	for _, s := range m.GetStops() {
+		l.stop(l.idOf(s.GetToken()), s.GetCause())
 	}
 }
 
@@ -215,11 +261,6 @@ func (d *watchdog) run(ctx context.Context) error {
 		}
 	}
 }
-
-var processStart = time.Now()
-
-// monotonic is this process's clock; it is only compared with itself.
-func monotonic() int64 { return int64(time.Since(processStart)) }
 
 // jitter draws from the upper half, so that workers that lost the same scheduler do not come back together.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }

@@ -2,6 +2,7 @@ package errand
 
 import (
 	"errors"
+	"net"
 	"time"
 
 	"connectrpc.com/connect"
@@ -33,6 +34,7 @@ type Error struct {
 	TaskID     string // the task that the error is about
 	RetryAfter time.Duration
 	code       connect.Code
+	unsent     bool // no connection to a scheduler came about
 	cause      error
 }
 
@@ -52,7 +54,7 @@ func (e *Error) Is(target error) bool {
 	case ErrOutcomeUnknown:
 		return e.unknown()
 	case ErrUnavailable:
-		return e.code == connect.CodeUnavailable && e.Reason != ""
+		return e.unsent || (e.code == connect.CodeUnavailable && e.Reason != "")
 	case ErrInvalid:
 		return e.code == connect.CodeInvalidArgument
 	case ErrDenied:
@@ -61,21 +63,30 @@ func (e *Error) Is(target error) bool {
 	return false
 }
 
-// unknown tells whether the call may have had an effect: the scheduler says so, or nobody answered.
+// unknown tells whether the call may have had an effect: the scheduler says so, it ran out of time, or nobody answered.
 func (e *Error) unknown() bool {
-	return e.Reason == "OUTCOME_UNKNOWN" || (e.Reason == "" && (e.code == connect.CodeUnavailable || e.code == connect.CodeUnknown ||
-		e.code == connect.CodeDeadlineExceeded || e.code == connect.CodeInternal || e.code == connect.CodeCanceled))
+	switch e.Reason {
+	case "OUTCOME_UNKNOWN", "DEADLINE_EXCEEDED", "CALL_CANCELED":
+		return true
+	case "":
+		switch e.code {
+		case connect.CodeUnavailable, connect.CodeUnknown, connect.CodeDeadlineExceeded, connect.CodeInternal, connect.CodeCanceled:
+			return !e.unsent
+		}
+	}
+	return false
 }
 
 func (e *Error) retryable(repeatable bool) bool {
 	if e.unknown() {
 		return repeatable
 	}
-	return e.code == connect.CodeUnavailable
+	return e.unsent || e.code == connect.CodeUnavailable
 }
 
 func errorOf(err error) *Error {
-	e := &Error{code: connect.CodeOf(err), cause: err}
+	var op *net.OpError
+	e := &Error{code: connect.CodeOf(err), unsent: errors.As(err, &op) && op.Op == "dial", cause: err}
 	var ce *connect.Error
 	if !errors.As(err, &ce) {
 		return e
@@ -104,6 +115,11 @@ func errorOfItem(m *errandv1.SubmitError) *Error {
 	}
 	e.fill(m.GetDetail())
 	return e
+}
+
+// invalid is the error with which a scheduler would refuse a field.
+func invalid(field, why string) *Error {
+	return &Error{Reason: "INVALID_FIELD", Field: field, code: connect.CodeInvalidArgument, cause: errors.New(field + ": " + why)}
 }
 
 func stamp(t time.Time) *timestamppb.Timestamp {

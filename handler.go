@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 )
 
@@ -32,8 +33,8 @@ type Result struct {
 	ContentType string
 }
 
-// Handler does the work of a task. Its context ends when it must stop; context.Cause says why: ErrCanceled, ErrTimedOut,
-// ErrLost or ErrDraining. An error that is returned, or a panic, is tried again later unless it is marked by [NonRetryable].
+// Handler does the work of a task. Its context has the attempt's deadline, and ends when it must stop; context.Cause says why:
+// ErrCanceled, ErrTimedOut, ErrLost or ErrDraining. An error that is returned, or a panic, is tried again later unless it is marked by [NonRetryable].
 type Handler func(ctx context.Context, a *Attempt) (Result, error)
 
 // Causes of a handler's context, and outcomes that it may return when it stops because of them.
@@ -62,14 +63,22 @@ type failure struct {
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// NonRetryable marks an error after which the task is not tried again.
-func NonRetryable(err error) error { return &failure{err: err, final: true} }
+// NonRetryable marks an error after which the task is not tried again. Marks may be nested; no error stays none.
+func NonRetryable(err error) error { return mark(err, failure{final: true}) }
 
 // RetryAfter marks an error after which the task is not tried again before the time is over.
-func RetryAfter(err error, d time.Duration) error { return &failure{err: err, retryAfter: d} }
+func RetryAfter(err error, d time.Duration) error { return mark(err, failure{retryAfter: d}) }
 
 // WithReason gives an error a stable word that retry policies and programs can decide by: at most 63 bytes.
-func WithReason(err error, reason string) error { return &failure{err: err, reason: reason} }
+func WithReason(err error, reason string) error { return mark(err, failure{reason: reason}) }
+
+func mark(err error, f failure) error {
+	if err == nil {
+		return nil
+	}
+	f.err = err
+	return &f
+}
 
 // Snooze puts the task off; the attempt does not count. At least 1 ms, at most a year.
 func Snooze(d time.Duration) error {
@@ -104,11 +113,19 @@ func AttemptOf(ctx context.Context) *Attempt {
 	return a
 }
 
+// panicked is the error of a handler that panicked. The stack is for the worker's own log.
+type panicked struct {
+	value any
+	stack []byte
+}
+
+func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+
 // run calls a handler and turns a panic into an error.
 func run(ctx context.Context, h Handler, a *Attempt) (r Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = WithReason(fmt.Errorf("panic: %v", p), "panic")
+			r, err = Result{}, WithReason(&panicked{p, debug.Stack()}, "panic")
 		}
 	}()
 	return h(context.WithValue(ctx, attemptKey{}, a), a)

@@ -6,13 +6,16 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	errandv1 "github.com/errandhq/errand/proto/errand/v1"
 )
 
-// Bounds of one message to a scheduler.
+// Bounds of one message to a scheduler; a scheduler may ask for less.
 const (
-	messageEndsMax  = 1000
+	messageWordsMax = 1000 // of each sort
 	messageBytesMax = 4 << 20
+	holdsMax        = 100_000 // attempts that a register may name
 )
 
 // outbox collects what a worker has to say until its connection can carry it: while one message is on its way the next
@@ -22,13 +25,21 @@ type outbox struct {
 	next     *errandv1.WorkRequest
 	ends     map[attemptID]*errandv1.Finished // not acknowledged
 	toSend   []attemptID                      // not sent on this connection
-	wake     chan struct{}                    // capacity 1
 	accepted []*errandv1.Token
+	limit    int           // most bytes of ends in one message
+	wake     chan struct{} // capacity 1: there is something to say
+	settled  chan struct{} // capacity 1: the last end was acknowledged
 }
 
-func (b *outbox) signal() {
+func newOutbox() outbox {
+	return outbox{
+		ends: map[attemptID]*errandv1.Finished{}, limit: messageBytesMax, wake: make(chan struct{}, 1), settled: make(chan struct{}, 1),
+	}
+}
+
+func signal(c chan struct{}) {
 	select {
-	case b.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -41,7 +52,7 @@ func (b *outbox) add(change func(*errandv1.WorkRequest)) {
 	}
 	change(b.next)
 	b.mu.Unlock()
-	b.signal()
+	signal(b.wake)
 }
 
 // accept tells that an attempt has started.
@@ -49,32 +60,36 @@ func (b *outbox) accept(tokens []*errandv1.Token) {
 	b.mu.Lock()
 	b.accepted = append(b.accepted, tokens...)
 	b.mu.Unlock()
-	b.signal()
+	signal(b.wake)
 }
 
 // end tells how an attempt has ended, until it is acknowledged.
 func (b *outbox) end(id attemptID, f *errandv1.Finished) {
 	b.mu.Lock()
-	if b.ends == nil {
-		b.ends = map[attemptID]*errandv1.Finished{}
-	}
 	b.ends[id] = f
 	b.toSend = append(b.toSend, id)
 	b.mu.Unlock()
-	b.signal()
+	signal(b.wake)
 }
 
 // acknowledged forgets ends that the scheduler has answered, whatever the answer.
-func (b *outbox) acknowledged(acks []*errandv1.Ack) {
+func (b *outbox) acknowledged(ids []attemptID) {
 	b.mu.Lock()
-	for _, a := range acks {
-		delete(b.ends, idOf(a.GetToken()))
+	for _, id := range ids {
+		delete(b.ends, id)
 	}
 	empty := len(b.ends) == 0
 	b.mu.Unlock()
 	if empty {
-		b.signal()
+		signal(b.settled)
 	}
+}
+
+// owes tells whether an attempt has ended and that is not acknowledged.
+func (b *outbox) owes(id attemptID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ends[id] != nil
 }
 
 // unacknowledged lists the attempts whose ends are not recorded yet.
@@ -93,11 +108,25 @@ func (b *outbox) restart() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.accepted = nil // the register names them
+	b.limit = messageBytesMax
+	if b.next != nil {
+		b.next.Heartbeat = nil // it was another connection's
+	}
 	b.toSend = b.toSend[:0]
 	for id := range b.ends {
 		b.toSend = append(b.toSend, id)
 	}
 	slices.SortFunc(b.toSend, func(x, y attemptID) int { return slices.Compare(x.id[:], y.id[:]) })
+}
+
+// cut makes messages fit for a scheduler that takes no more than so many bytes; 0 means that it takes what we send.
+func (b *outbox) cut(bytes int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if bytes > 0 {
+		b.limit = int(min(bytes/2, messageBytesMax)) // half of it is room for everything that is not an end
+	}
+	signal(b.wake)
 }
 
 // take returns the next message, nil when there is nothing to say, and whether there is more.
@@ -111,22 +140,25 @@ func (b *outbox) take() (m *errandv1.WorkRequest, more bool) {
 		}
 		m = &errandv1.WorkRequest{}
 	}
-	m.Accepted, b.accepted = b.accepted, nil
+	n := min(len(b.accepted), messageWordsMax)
+	m.Accepted, b.accepted = b.accepted[:n:n], b.accepted[n:]
 	bytes := 0
-	n := 0
-	for ; n < len(b.toSend) && n < messageEndsMax && bytes < messageBytesMax; n++ {
-		if f := b.ends[b.toSend[n]]; f != nil {
-			m.Finished = append(m.Finished, f)
-			bytes += len(f.GetSucceeded().GetData())
+	for n = 0; n < len(b.toSend) && len(m.Finished) < messageWordsMax; n++ {
+		f := b.ends[b.toSend[n]]
+		if f == nil {
+			continue // acknowledged meanwhile
 		}
+		if bytes += proto.Size(f); bytes > b.limit && len(m.Finished) > 0 {
+			break
+		}
+		m.Finished = append(m.Finished, f)
 	}
 	b.toSend = slices.Delete(b.toSend, 0, n)
-	return m, len(b.toSend) > 0
+	return m, len(b.toSend) > 0 || len(b.accepted) > 0
 }
 
-// flushed waits until every end is acknowledged, or the limit.
+// flushed waits until every end is acknowledged, or the limit, or ctx.
 func (b *outbox) flushed(ctx context.Context, limit <-chan time.Time) {
-	const look = 20 * time.Millisecond // the signal may have gone to the sender
 	for {
 		b.mu.Lock()
 		n := len(b.ends)
@@ -135,22 +167,11 @@ func (b *outbox) flushed(ctx context.Context, limit <-chan time.Time) {
 			return
 		}
 		select {
-		case <-time.After(look):
+		case <-b.settled:
 		case <-limit:
 			return
 		case <-ctx.Done():
 			return
 		}
 	}
-}
-
-func idOf(t *errandv1.Token) attemptID {
-	var id attemptID
-	copy(id.id[:], t.GetId())
-	id.number = t.GetAttempt()
-	return id
-}
-
-func (id attemptID) token() *errandv1.Token {
-	return &errandv1.Token{Id: id.id[:], Attempt: id.number}
 }

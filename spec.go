@@ -80,6 +80,17 @@ type Retry struct {
 	NonRetryable []string      // failure reasons after which it is not tried again
 }
 
+// check refuses what the request could not say.
+func (s *Spec) check(field string) error {
+	switch {
+	case !s.RunAt.IsZero() && s.Delay != 0:
+		return invalid(field+".run_at", "RunAt and Delay say the same: set one of them")
+	case !s.StartBy.IsZero() && s.StartWithin != 0:
+		return invalid(field+".start_by", "StartBy and StartWithin say the same: set one of them")
+	}
+	return nil
+}
+
 func (s *Spec) message() *errandv1.TaskSpec {
 	m := &errandv1.TaskSpec{
 		Kind: s.Kind, Payload: s.Payload, ContentType: s.ContentType, Labels: s.Labels, Tier: errandv1.Tier(s.Tier),

@@ -72,7 +72,7 @@ func SubmitTx(ctx context.Context, tx pgx.Tx, scope TxScope, spec Spec) (Submitt
 // readKey tells which task an idempotency key stands for.
 const readKey = `
 SELECT k.fingerprint, k.task_region, k.task_id, COALESCE(t.state, 0) FROM idempotency_keys k
-LEFT JOIN tasks t ON t.region = k.region AND t.id = k.task_id
+LEFT JOIN tasks t ON t.region = k.task_region AND t.id = k.task_id
 WHERE k.region = $1::crdb_internal_region AND k.tenant = $2::text AND k.key = $3::text`
 
 func standingTx(ctx context.Context, tx pgx.Tx, scope TxScope, spec *Spec) (Submitted, error) {
@@ -92,6 +92,9 @@ func standingTx(ctx context.Context, tx pgx.Tx, scope TxScope, spec *Spec) (Subm
 }
 
 func checkTx(scope TxScope, spec *Spec) error {
+	if err := spec.check("spec"); err != nil {
+		return err
+	}
 	bad := func(field, why string) error { return fmt.Errorf("%w: %s: %s", ErrInvalid, field, why) }
 	switch {
 	case scope.Region == "":

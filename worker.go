@@ -1,6 +1,7 @@
 package errand
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -29,6 +30,8 @@ const (
 	reconnectMax    = 2 * time.Second
 	protocolVersion = 1
 	sdkVersion      = "0.1.0"
+	slotsMax        = 100_000 // of one kind
+	workerNameMax   = 255     // bytes
 )
 
 // WorkerConfig configures a worker. Zero values mean the defaults.
@@ -58,14 +61,14 @@ type Worker struct {
 	middleware []Middleware
 	attempts   map[attemptID]*running
 	box        outbox
-	region     string
+	ran        bool
 	draining   bool
 	leaving    bool          // everything is told: the end of the connection is the end of the worker
 	handBack   chan struct{} // closed to end the drain's grace at once
 	once       sync.Once
 	idle       chan struct{} // signaled when the last attempt has returned
 	exclusive  grant
-	speaking   sync.Mutex // one message at a time on a stream
+	region     string // the scheduler's; belongs to who listens to it
 }
 
 type kind struct {
@@ -73,36 +76,20 @@ type kind struct {
 	slots   int
 }
 
-// attemptID is the worker's part of a token.
-type attemptID struct {
-	id     [16]byte
-	number int64
-}
-
-// running is an attempt whose handler has not returned.
-type running struct {
-	cancel    context.CancelCauseFunc
-	exclusive bool
-	lost      bool // nothing it says counts any more
-}
-
-// NewWorker returns a worker without handlers.
+// NewWorker returns a worker without handlers. A configuration that cannot work is an ErrConfig that names the field.
 func NewWorker(cfg WorkerConfig) (*Worker, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
 	w := &Worker{
 		cfg: cfg, name: cfg.Name, log: cfg.Log, kinds: map[string]*kind{}, attempts: map[attemptID]*running{},
-		handBack: make(chan struct{}), idle: make(chan struct{}, 1),
+		box: newOutbox(), handBack: make(chan struct{}), idle: make(chan struct{}, 1),
 	}
-	if w.cfg.DrainGrace <= 0 {
-		w.cfg.DrainGrace = DefaultDrainGrace
-	}
-	if w.cfg.StopGrace <= 0 {
-		w.cfg.StopGrace = DefaultStopGrace
-	}
+	w.cfg.DrainGrace = cmp.Or(cfg.DrainGrace, DefaultDrainGrace)
+	w.cfg.StopGrace = cmp.Or(cfg.StopGrace, DefaultStopGrace)
 	if w.name == "" {
-		w.name, _ = os.Hostname() // a worker without a name works as well
+		host, _ := os.Hostname() // a worker without a name works as well
+		w.name = text(host, workerNameMax)
 	}
 	if w.log == nil {
 		w.log = slog.New(slog.DiscardHandler)
@@ -110,7 +97,6 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 	if _, err := rand.Read(w.id[:]); err != nil {
 		return nil, fmt.Errorf("errand: the system has no randomness: %w", err)
 	}
-	w.box.wake = make(chan struct{}, 1)
 	hc := cfg.client()
 	for _, url := range cfg.URLs {
 		w.services = append(w.services, errandv1connect.NewWorkerServiceClient(hc, url, clientOptions(cfg.Key)...))
@@ -118,18 +104,35 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 	return w, nil
 }
 
+func (c *WorkerConfig) check() error {
+	if err := c.Config.check(); err != nil {
+		return err
+	}
+	switch {
+	case c.Name != text(c.Name, workerNameMax):
+		return fmt.Errorf("%w: Name: at most %d bytes of UTF-8 without NUL", ErrConfig, workerNameMax)
+	case c.DrainGrace < 0:
+		return fmt.Errorf("%w: DrainGrace: %v is negative", ErrConfig, c.DrainGrace)
+	case c.StopGrace < 0:
+		return fmt.Errorf("%w: StopGrace: %v is negative", ErrConfig, c.StopGrace)
+	}
+	return nil
+}
+
 // Use wraps the handlers that are added later: the first one given is the outermost.
 func (w *Worker) Use(m ...Middleware) { w.middleware = append(w.middleware, m...) }
 
-// Handle runs a handler for tasks of a kind, at most slots at once. Call it before Run.
+// Handle runs a handler for tasks of a kind, at most slots at once. Call it before Run, which refuses what cannot work: a kind
+// is a letter, then up to 62 of a-z 0-9 . _ -, and slots are 1 to 100,000. A second handler of a kind takes the first one's place.
 func (w *Worker) Handle(name string, slots int, h Handler) {
-	for i := len(w.middleware) - 1; i >= 0; i-- {
+	bad := h == nil
+	for i := len(w.middleware) - 1; i >= 0 && !bad; i-- {
 		h = w.middleware[i](h)
 	}
 	if w.kinds[name] == nil {
 		w.order = append(w.order, name)
 	}
-	w.kinds[name] = &kind{handler: h, slots: max(slots, 1)}
+	w.kinds[name] = &kind{handler: h, slots: slots}
 }
 
 // Handle runs a function on JSON values for tasks of a kind, at most slots at once. See [Typed].
@@ -140,15 +143,39 @@ func Handle[In, Out any](w *Worker, name string, slots int, f func(ctx context.C
 // ErrNoHandlers means that a worker was run without handlers.
 var ErrNoHandlers = errors.New("errand: the worker has no handlers")
 
+// begin refuses to run what cannot work.
+func (w *Worker) begin() error {
+	if len(w.kinds) == 0 {
+		return ErrNoHandlers
+	}
+	for _, name := range w.order {
+		switch k := w.kinds[name]; {
+		case !kindPattern.MatchString(name):
+			return fmt.Errorf("%w: Handle: kind %q: a letter, then up to 62 of a-z 0-9 . _ -", ErrConfig, name)
+		case k.slots < 1 || k.slots > slotsMax:
+			return fmt.Errorf("%w: Handle: kind %s: %d slots; 1 to %d are possible", ErrConfig, name, k.slots, slotsMax)
+		case k.handler == nil:
+			return fmt.Errorf("%w: Handle: kind %s: the handler is nil", ErrConfig, name)
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ran {
+		return fmt.Errorf("%w: Run: a worker runs once; make a new one", ErrConfig)
+	}
+	w.ran = true
+	return nil
+}
+
 // HandBack ends the grace of a drain at once: what still runs is stopped and goes back to its place.
 func (w *Worker) HandBack() { w.once.Do(func() { close(w.handBack) }) }
 
 // Run serves until ctx ends, and then drains: it takes no more work, lets handlers finish within DrainGrace, stops the rest,
 // reports every end, and keeps its lease alive until the last of it. It returns nil after a drain, and an error when the
-// scheduler refuses the worker for good.
+// scheduler refuses the worker for good: then its handlers are stopped, since nothing that they say can be told.
 func (w *Worker) Run(ctx context.Context) error {
-	if len(w.kinds) == 0 {
-		return ErrNoHandlers
+	if err := w.begin(); err != nil {
+		return err
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -156,34 +183,38 @@ func (w *Worker) Run(ctx context.Context) error {
 	served := make(chan struct{})
 	var refused error
 	go func() {
+		defer close(served)
 		refused = w.serve(life)
-		close(served)
+		end()
 	}()
 	select {
 	case <-served:
-		w.stopAll(ErrDraining)
+		w.stopAll(ErrLost)
+		w.waitIdle(time.After(w.cfg.StopGrace), nil)
 		return refused
 	case <-ctx.Done():
 	}
-	w.drain(life)
+	if !w.drain(life) {
+		end() // without a goodbye
+	}
 	select {
 	case <-served:
-		return nil
 	case <-time.After(goodbyeLimit):
+		end()
+		<-served
 	}
-	end()
-	<-served
-	return nil
+	return refused
 }
 
-// drain lets the handlers end, tells the last of their ends, and says goodbye.
-func (w *Worker) drain(ctx context.Context) {
+// drain lets the handlers end, tells the last of their ends, and says goodbye. It returns false when there can be no goodbye.
+func (w *Worker) drain(ctx context.Context) bool {
 	w.mu.Lock()
 	w.draining = true
 	w.mu.Unlock()
 	w.box.add(func(m *errandv1.WorkRequest) { m.Drain = true })
 	w.log.Info("draining", "grace", w.cfg.DrainGrace)
 
+	free := true
 	grace := time.NewTimer(w.cfg.DrainGrace)
 	defer grace.Stop()
 	if !w.waitIdle(grace.C, w.handBack) {
@@ -191,7 +222,7 @@ func (w *Worker) drain(ctx context.Context) {
 		stop := time.NewTimer(w.cfg.StopGrace)
 		defer stop.Stop()
 		if !w.waitIdle(stop.C, nil) {
-			w.handBackRest()
+			free = w.handBackRest()
 		}
 	}
 	last := time.NewTimer(farewell)
@@ -200,19 +231,28 @@ func (w *Worker) drain(ctx context.Context) {
 	w.mu.Lock()
 	w.leaving = true
 	w.mu.Unlock()
-	w.box.add(func(m *errandv1.WorkRequest) { m.Goodbye = true })
+	if free {
+		w.box.add(func(m *errandv1.WorkRequest) { m.Goodbye = true })
+	}
+	return free
 }
 
-// handBackRest gives up attempts whose handlers do not return. They go back to their place; the process is about to end.
-func (w *Worker) handBackRest() {
+// handBackRest gives up attempts whose handlers do not return. They go back to their place; the process is about to end. Exclusive
+// ones do not: until their lease is over nobody may start them again. It returns false when there are such.
+func (w *Worker) handBackRest() (free bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	free = true
 	for id, r := range w.attempts {
-		if !r.lost {
+		switch {
+		case r.exclusive:
+			free = false
+		case !r.lost:
 			r.lost = true
-			w.box.end(id, handedBack(id, "drained"))
+			w.box.end(id, handedBack(id, reasonDrained))
 		}
 	}
+	return free
 }
 
 // waitIdle waits until no handler runs, and returns false when one of the others came first.
@@ -245,23 +285,32 @@ func (w *Worker) stopAll(cause error) {
 // serve connects again and again until ctx ends. An end of a connection is an accident unless it was agreed on: the attempts
 // go on, and the next connection names them.
 func (w *Worker) serve(ctx context.Context) error {
-	pause, at := reconnectMin, 0
-	for ctx.Err() == nil {
-		err := w.connection(ctx, w.services[at%len(w.services)], func() { pause = reconnectMin })
-		switch {
-		case ctx.Err() != nil || w.left():
+	pause, goodbyes := reconnectMin, 0
+	for at := 0; ctx.Err() == nil; at++ {
+		began := time.Now()
+		err := w.connection(ctx, w.services[at%len(w.services)])
+		if ctx.Err() != nil || w.left() {
 			return nil
-		case errors.Is(err, errGoodbye):
-			at++ // this scheduler stops: the next one, at once
-			pause = reconnectMin
-			continue
-		case refusedForGood(err):
+		}
+		if refusedForGood(err) {
 			return errorOf(err)
 		}
-		at++
+		if time.Since(began) > reconnectMax { // a scheduler that takes workers in and drops them must not be stormed
+			pause, goodbyes = reconnectMin, 0
+		}
 		wait := jitter(pause)
-		pause = min(pause*2, reconnectMax)
-		w.log.Warn("connection to the scheduler lost", "error", err, "again_in", wait)
+		var bye goodbye
+		if errors.As(err, &bye) {
+			if goodbyes++; goodbyes < len(w.services) { // another one, at once; but not round and round
+				wait = jitter(min(bye.after, reconnectMax))
+			}
+			w.log.Info("the scheduler stops", "again_in", wait)
+		} else {
+			w.log.Warn("connection to the scheduler lost", "error", err, "again_in", wait)
+		}
+		if wait > 0 {
+			pause = min(pause*2, reconnectMax)
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
