@@ -72,6 +72,7 @@ func (e *Error) unknown() bool {
 		switch e.code {
 		case connect.CodeUnavailable, connect.CodeUnknown, connect.CodeDeadlineExceeded, connect.CodeInternal, connect.CodeCanceled:
 			return !e.unsent
+		default: // a scheduler's word, or a refusal before anything was done
 		}
 	}
 	return false
