@@ -19,7 +19,6 @@ type conn struct {
 	resetToInstance              bool          // what is on its way there is lost
 	resetToWorker                bool          // the same the other way
 	upBy, downBy                 time.Duration // when the last words sent arrive
-	up, down                     time.Duration // until when nothing arrives
 }
 
 func (s *sim) latency() time.Duration {
@@ -36,7 +35,7 @@ func (c *conn) carryUp(arrive func()) {
 }
 
 func (c *conn) arriveUp(arrive func()) {
-	if until := max(c.up, c.w.cutUp); until > c.s.now {
+	if until := c.w.cutUp; until > c.s.now {
 		c.s.at(until, func() { c.arriveUp(arrive) })
 		return
 	}
@@ -49,7 +48,7 @@ func (c *conn) carryDown(arrive func()) {
 }
 
 func (c *conn) arriveDown(arrive func()) {
-	if until := max(c.down, c.w.cutDown); until > c.s.now {
+	if until := c.w.cutDown; until > c.s.now {
 		c.s.at(until, func() { c.arriveDown(arrive) })
 		return
 	}

@@ -151,6 +151,9 @@ func (s *sim) cutStore(i int) {
 }
 
 func (s *sim) cutWorker(w *worker) {
+	if max(w.cutUp, w.cutDown) > s.now {
+		return // what is held back arrives in order when that ends
+	}
 	until := min(s.now+s.between(time.Second, 25*time.Second), simTrouble)
 	direction := s.rand.IntN(3)
 	if direction != 0 {

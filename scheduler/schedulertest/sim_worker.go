@@ -318,8 +318,9 @@ func (w *worker) runs(kind string) int {
 	return n
 }
 
+// freeze stops everything for a while. What comes meanwhile is taken afterwards, in order.
 func (w *worker) freeze(d time.Duration) {
-	if !w.alive {
+	if !w.alive || w.paused > w.s.now {
 		return
 	}
 	w.s.tracef("%s is paused for %v", w.name, d)
