@@ -170,7 +170,7 @@ func finished(id attemptID, result Result, err, cause error) *errandv1.Finished 
 		f.Outcome = &errandv1.Finished_Succeeded{Succeeded: &errandv1.Result{
 			Data: result.Data, ContentType: text(result.ContentType, contentTypeMax), // a word that cannot be sent would block all others
 		}}
-	case cause != nil && (errors.Is(err, ctxError(cause)) || errors.Is(err, cause)):
+	case stoppedBy(cause, err):
 		return gaveUp(id, cause)
 	case errors.As(err, &marked) && marked.snooze > 0:
 		f.Outcome = &errandv1.Finished_Snoozed{Snoozed: &errandv1.Snoozed{Delay: durationpb.New(marked.snooze)}}
@@ -180,12 +180,10 @@ func finished(id attemptID, result Result, err, cause error) *errandv1.Finished 
 	return f
 }
 
-// ctxError is what a context that ended for this cause returns from Err.
-func ctxError(cause error) error {
-	if errors.Is(cause, ErrTimedOut) {
-		return context.DeadlineExceeded
-	}
-	return context.Canceled
+// stoppedBy tells whether a handler gave up because its context had ended, for this cause.
+func stoppedBy(cause, err error) bool {
+	return cause != nil && (errors.Is(err, cause) || errors.Is(err, context.Canceled) ||
+		errors.Is(cause, ErrTimedOut) && errors.Is(err, context.DeadlineExceeded))
 }
 
 // gaveUp is the end of an attempt whose handler stopped because it had to.

@@ -217,7 +217,7 @@ func (w *Worker) beat(ctx context.Context, every time.Duration) {
 	ticker := time.NewTicker(max(every, 100*time.Millisecond))
 	defer ticker.Stop()
 	for seq := uint64(1); ; seq++ {
-		w.box.add(func(m *errandv1.WorkRequest) { m.Heartbeat = &errandv1.Heartbeat{Seq: seq, SentAt: monotonic()} })
+		w.box.add(func(m *errandv1.WorkRequest) { m.Heartbeat = &errandv1.Heartbeat{Seq: seq, SentAt: w.exclusive.now()} })
 		select {
 		case <-ctx.Done():
 			return

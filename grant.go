@@ -8,7 +8,8 @@ import (
 // grant is how long exclusive handlers may run, as the scheduler said last.
 type grant struct {
 	mu    sync.Mutex
-	until int64 // by this process's clock
+	began time.Time // when the worker's clock began
+	until int64     // by the worker's clock
 	timer *time.Timer
 	ended func()
 }
@@ -21,13 +22,13 @@ func (g *grant) extend(sentAt int64, d time.Duration) {
 	if g.timer == nil {
 		return
 	}
-	g.timer.Reset(time.Duration(g.until - monotonic()))
+	g.timer.Reset(time.Duration(g.until - g.now()))
 }
 
 func (g *grant) holds() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return monotonic() < g.until
+	return g.now() < g.until
 }
 
 // watch calls f when the grant runs out.
@@ -46,7 +47,7 @@ func (g *grant) watch(f func()) (stop func()) {
 
 func (g *grant) check() {
 	g.mu.Lock()
-	left := time.Duration(g.until - monotonic())
+	left := time.Duration(g.until - g.now())
 	if left > 0 && g.timer != nil {
 		g.timer.Reset(left)
 	}
@@ -69,7 +70,5 @@ func (w *Worker) stopExclusive() {
 	}
 }
 
-var processStart = time.Now()
-
-// monotonic is this process's clock; it is only compared with itself.
-func monotonic() int64 { return int64(time.Since(processStart)) }
+// now is the worker's own clock: it only goes forward, and is only compared with itself.
+func (g *grant) now() int64 { return int64(time.Since(g.began)) }

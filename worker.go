@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"sync"
 	"time"
@@ -51,6 +52,7 @@ type WorkerConfig struct {
 type Worker struct {
 	cfg      WorkerConfig
 	services []errandv1connect.WorkerServiceClient
+	http     *http.Client
 	id       [16]byte // fresh for each run of the process: a name is never an identity
 	name     string
 	log      *slog.Logger
@@ -83,7 +85,7 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 	}
 	w := &Worker{
 		cfg: cfg, name: cfg.Name, log: cfg.Log, kinds: map[string]*kind{}, attempts: map[attemptID]*running{},
-		box: newOutbox(), handBack: make(chan struct{}), idle: make(chan struct{}, 1),
+		box: newOutbox(), exclusive: grant{began: time.Now()}, handBack: make(chan struct{}), idle: make(chan struct{}, 1),
 	}
 	w.cfg.DrainGrace = cmp.Or(cfg.DrainGrace, DefaultDrainGrace)
 	w.cfg.StopGrace = cmp.Or(cfg.StopGrace, DefaultStopGrace)
@@ -97,9 +99,9 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 	if _, err := rand.Read(w.id[:]); err != nil {
 		return nil, fmt.Errorf("errand: the system has no randomness: %w", err)
 	}
-	hc := cfg.client()
+	w.http = cfg.client()
 	for _, url := range cfg.URLs {
-		w.services = append(w.services, errandv1connect.NewWorkerServiceClient(hc, url, clientOptions(cfg.Key)...))
+		w.services = append(w.services, errandv1connect.NewWorkerServiceClient(w.http, url, clientOptions(cfg.Key)...))
 	}
 	return w, nil
 }
@@ -294,6 +296,9 @@ func (w *Worker) serve(ctx context.Context) error {
 		}
 		if refusedForGood(err) {
 			return errorOf(err)
+		}
+		if errors.Is(err, errSilent) {
+			w.http.CloseIdleConnections() // else the next stream would go over the same dead connection
 		}
 		if time.Since(began) > reconnectMax { // a scheduler that takes workers in and drops them must not be stormed
 			pause, goodbyes = reconnectMin, 0
