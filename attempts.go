@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -13,25 +11,8 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	errandv1 "github.com/errandhq/errand/proto/errand/v1"
-)
-
-// Bounds of what a worker reports; the scheduler cuts what is longer.
-const (
-	resultMax      = 256 << 10
-	messageMax     = 4 << 10
-	reasonMax      = 63
-	contentTypeMax = 255
-)
-
-// Reasons of ends that the worker gives itself; schedulers know them.
-const (
-	reasonTimeout   = "timeout"
-	reasonBadResult = "bad_result"
-	reasonDrained   = "drained"
-	reasonRefused   = "refused"
 )
 
 // attemptID is the worker's part of a token. The region is always named: after a change to another region's scheduler an id
@@ -154,87 +135,6 @@ func (w *Worker) complain(a *Attempt, err error) {
 		return
 	}
 	log.Warn("attempt ended with an error")
-}
-
-// finished says how an attempt ended. A handler that succeeded in spite of being told to stop has succeeded; only one that
-// gave up because of it was stopped.
-func finished(id attemptID, result Result, err, cause error) *errandv1.Finished {
-	f := &errandv1.Finished{Token: id.token()}
-	var marked *failure
-	switch {
-	case err == nil && len(result.Data) > resultMax:
-		f.Outcome = &errandv1.Finished_Failed{Failed: &errandv1.AttemptFailure{
-			Reason: reasonBadResult, Message: fmt.Sprintf("the result has %d bytes, the most is %d", len(result.Data), resultMax), NonRetryable: true,
-		}}
-	case err == nil:
-		f.Outcome = &errandv1.Finished_Succeeded{Succeeded: &errandv1.Result{
-			Data: result.Data, ContentType: text(result.ContentType, contentTypeMax), // a word that cannot be sent would block all others
-		}}
-	case stoppedBy(cause, err):
-		return gaveUp(id, cause)
-	case errors.As(err, &marked) && marked.snooze > 0:
-		f.Outcome = &errandv1.Finished_Snoozed{Snoozed: &errandv1.Snoozed{Delay: durationpb.New(marked.snooze)}}
-	default:
-		f.Outcome = &errandv1.Finished_Failed{Failed: failureOf(err)}
-	}
-	return f
-}
-
-// stoppedBy tells whether a handler gave up because its context had ended, for this cause.
-func stoppedBy(cause, err error) bool {
-	return cause != nil && (errors.Is(err, cause) || errors.Is(err, context.Canceled) ||
-		errors.Is(cause, ErrTimedOut) && errors.Is(err, context.DeadlineExceeded))
-}
-
-// gaveUp is the end of an attempt whose handler stopped because it had to.
-func gaveUp(id attemptID, cause error) *errandv1.Finished {
-	f := &errandv1.Finished{Token: id.token()}
-	switch {
-	case errors.Is(cause, ErrDraining):
-		return handedBack(id, reasonDrained)
-	case errors.Is(cause, ErrTimedOut): // said as a failure: the scheduler that is told need not be the one that ended it
-		f.Outcome = &errandv1.Finished_Failed{Failed: &errandv1.AttemptFailure{Reason: reasonTimeout, Message: ErrTimedOut.Error()}}
-	default:
-		f.Outcome = &errandv1.Finished_Stopped{Stopped: &errandv1.Stopped{}}
-	}
-	return f
-}
-
-// messageOf is an error's text, also of one whose Error method panics, as that of a nil pointer may.
-func messageOf(err error) string { return text(fmt.Sprint(err), messageMax) }
-
-func failureOf(err error) *errandv1.AttemptFailure {
-	m := &errandv1.AttemptFailure{Message: messageOf(err)}
-	for e := err; e != nil; { // the marks may be nested: each counts
-		var marked *failure
-		if !errors.As(e, &marked) {
-			break
-		}
-		m.NonRetryable = m.NonRetryable || marked.final
-		if m.Reason == "" {
-			m.Reason = text(marked.reason, reasonMax)
-		}
-		if marked.retryAfter > 0 && m.RetryAfter == nil {
-			m.RetryAfter = durationpb.New(marked.retryAfter)
-		}
-		e = marked.err
-	}
-	return m
-}
-
-// text is what protobuf and the store can carry of a text.
-func text(s string, limit int) string {
-	if len(s) > limit {
-		s = s[:limit]
-	}
-	return strings.ReplaceAll(strings.ToValidUTF8(s, ""), "\x00", "")
-}
-
-func handedBack(id attemptID, reason string) *errandv1.Finished {
-	return &errandv1.Finished{
-		Token:   id.token(),
-		Outcome: &errandv1.Finished_HandedBack{HandedBack: &errandv1.HandedBack{Reason: reason}},
-	}
 }
 
 // stop ends the context of an attempt's handler.

@@ -31,10 +31,11 @@ func ExampleTry() {
 	r, err := errand.Try(context.Background(), errand.Typed(halve), &errand.Attempt{Payload: []byte(`{"Width": 640, "Height": 480}`)})
 	fmt.Println(string(r.Data), err)
 	_, err = errand.Try(context.Background(), errand.Typed(halve), &errand.Attempt{Payload: []byte(`{}`)})
-	fmt.Println(err)
+	f := errand.FailureOf(err) // what a worker would report
+	fmt.Println(err, f.Reason, f.NonRetryable)
 	// Output:
 	// {"Width":320,"Height":240} <nil>
-	// no such photo
+	// no such photo bad_photo true
 }
 
 // A client hands work over and, here, waits for its end.
@@ -74,6 +75,23 @@ func ExampleWorker() {
 	if err := w.Run(ctx); err != nil {
 		fmt.Println(err)
 	}
+}
+
+// A handler decides what follows from its errors.
+func ExampleHandle() {
+	var w *errand.Worker // as in the example of Worker
+	type mail struct{ To string }
+	errand.Handle(w, "mail", 10, func(ctx context.Context, in mail) (string, error) {
+		switch {
+		case in.To == "":
+			return "", errand.NonRetryable(errors.New("no recipient")) // failed for good
+		case time.Now().Hour() < 7:
+			return "", errand.Snooze(time.Hour) // put off; that counts as no attempt
+		}
+		// Stop when ctx ends: it was canceled, ran too long, or the worker drains. The effect key makes the mail go out once,
+		// however often this runs.
+		return "sent as " + errand.AttemptOf(ctx).EffectKey, nil
+	})
 }
 
 // Money is moved once, however often the handler runs.

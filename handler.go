@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"time"
 )
 
 // Attempt is one try of a task, as its handler sees it.
@@ -51,39 +50,6 @@ var (
 
 // Middleware wraps a handler.
 type Middleware func(Handler) Handler
-
-type failure struct {
-	err        error
-	reason     string
-	final      bool
-	retryAfter time.Duration
-	snooze     time.Duration
-}
-
-func (f *failure) Error() string { return f.err.Error() }
-func (f *failure) Unwrap() error { return f.err }
-
-// NonRetryable marks an error after which the task is not tried again. Marks may be nested; no error stays none.
-func NonRetryable(err error) error { return mark(err, failure{final: true}) }
-
-// RetryAfter marks an error after which the task is not tried again before the time is over.
-func RetryAfter(err error, d time.Duration) error { return mark(err, failure{retryAfter: d}) }
-
-// WithReason gives an error a stable word that retry policies and programs can decide by: at most 63 bytes.
-func WithReason(err error, reason string) error { return mark(err, failure{reason: reason}) }
-
-func mark(err error, f failure) error {
-	if err == nil {
-		return nil
-	}
-	f.err = err
-	return &f
-}
-
-// Snooze puts the task off; the attempt does not count. At least 1 ms, at most a year.
-func Snooze(d time.Duration) error {
-	return &failure{err: fmt.Errorf("errand: put off by %v", d), snooze: max(d, time.Millisecond)}
-}
 
 // Typed makes a handler of a function on JSON values: the payload is decoded into In, Out encoded as the result. A payload that
 // cannot be decoded fails the task for good: trying again would not help.

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,7 +25,8 @@ import (
 
 // Bounds of kind http.
 const (
-	httpBodyMax      = 200 << 10
+	httpBodyMax      = 200 << 10 // of an answer; what is longer is cut
+	httpResultMax    = 256 << 10 // of the result, as for every kind
 	httpRetryMax     = 24 * time.Hour
 	httpDialLimit    = 10 * time.Second
 	httpSignatureKey = "Errand-Signature"
@@ -40,8 +42,9 @@ type httpCall struct {
 
 // httpResult is what a call returned.
 type httpResult struct {
-	Status int    `json:"status"`
-	Body   string `json:"body"`
+	Status    int    `json:"status"`
+	Body      string `json:"body"` // bytes that are not UTF-8 are shown as ?
+	Truncated bool   `json:"truncated,omitempty"`
 }
 
 // httpKind calls URLs. The effect key goes along as the idempotency key: the same for every attempt and every redrive.
@@ -50,7 +53,23 @@ type httpKind struct {
 	secret []byte
 }
 
-var errPrivate = errors.New("the address is loopback, private or link-local: this worker does not call it")
+var errPrivate = errors.New("the address is not a public one: this worker does not call it")
+
+// notPublic are the address ranges that look like public ones and are not: carriers' and providers' own networks, those for
+// measuring, reserved ones, and those of IPv6 in which an IPv4 address of any kind may be hidden.
+var notPublic = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
+	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("::/96"),
+	netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("2001::/32"),
+	netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("fec0::/10"),
+}
+
+// public tells whether an address may be called for a tenant.
+func public(ip netip.Addr) bool {
+	ip = ip.Unmap()
+	return ip.IsGlobalUnicast() && !ip.IsPrivate() &&
+		!slices.ContainsFunc(notPublic, func(p netip.Prefix) bool { return p.Contains(ip.WithZone("")) })
+}
 
 func newHTTPKind(secret string, allowPrivate bool) *httpKind {
 	dialer := &net.Dialer{Timeout: httpDialLimit}
@@ -61,7 +80,7 @@ func newHTTPKind(secret string, allowPrivate bool) *httpKind {
 			if err != nil {
 				return err
 			}
-			if ip := at.Addr().Unmap(); !ip.IsGlobalUnicast() || ip.IsPrivate() {
+			if !public(at.Addr()) {
 				return errPrivate
 			}
 			return nil
@@ -69,7 +88,9 @@ func newHTTPKind(secret string, allowPrivate bool) *httpKind {
 	}
 	return &httpKind{
 		client: &http.Client{
-			Transport:     &http.Transport{DialContext: dialer.DialContext, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute},
+			Transport: &http.Transport{
+				DialContext: dialer.DialContext, ForceAttemptHTTP2: true, TLSHandshakeTimeout: httpDialLimit, IdleConnTimeout: time.Minute,
+			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		secret: []byte(secret),
@@ -89,15 +110,34 @@ func (k *httpKind) handle(ctx context.Context, a *errand.Attempt) (errand.Result
 		return errand.Result{}, errand.WithReason(err, "http_unreachable")
 	}
 	defer func() { _ = resp.Body.Close() }() // it was read
-	body, err := io.ReadAll(io.LimitReader(resp.Body, httpBodyMax))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, httpBodyMax+1))
 	if err != nil {
 		return errand.Result{}, errand.WithReason(err, "http_unreachable")
 	}
 	if err := statusError(resp, body); err != nil {
 		return errand.Result{}, err
 	}
-	data, err := json.Marshal(httpResult{Status: resp.StatusCode, Body: strings.ToValidUTF8(string(body), "?")})
+	data, err := encodeResult(resp.StatusCode, body)
 	return errand.Result{Data: data, ContentType: "application/json"}, err
+}
+
+// encodeResult cuts the body until the result fits: a call that has succeeded must not fail for the length of its answer.
+func encodeResult(status int, body []byte) ([]byte, error) {
+	r := httpResult{Status: status, Truncated: len(body) > httpBodyMax}
+	body = body[:min(len(body), httpBodyMax)]
+	for {
+		r.Body = strings.ToValidUTF8(string(body), "?")
+		var out bytes.Buffer
+		e := json.NewEncoder(&out)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(r); err != nil {
+			return nil, err
+		}
+		if out.Len() <= httpResultMax {
+			return bytes.TrimSpace(out.Bytes()), nil
+		}
+		body, r.Truncated = body[:len(body)/2], true // escapes can make it six times as long
+	}
 }
 
 func (k *httpKind) request(ctx context.Context, a *errand.Attempt) (*http.Request, error) {
@@ -106,6 +146,9 @@ func (k *httpKind) request(ctx context.Context, a *errand.Attempt) (*http.Reques
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&call); err != nil {
 		return nil, fmt.Errorf("the payload is not {url, method, headers, body}: %w", err)
+	}
+	if decoder.More() {
+		return nil, errors.New("the payload has something behind {url, method, headers, body}")
 	}
 	u, err := url.Parse(call.URL)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
@@ -119,6 +162,9 @@ func (k *httpKind) request(ctx context.Context, a *errand.Attempt) (*http.Reques
 		return nil, err
 	}
 	for name, value := range call.Headers {
+		if !validHeader(name, value) {
+			return nil, fmt.Errorf("headers: %q: %q cannot be sent", name, value)
+		}
 		req.Header.Set(name, value)
 	}
 	req.Header.Set("Idempotency-Key", a.EffectKey)
@@ -127,10 +173,18 @@ func (k *httpKind) request(ctx context.Context, a *errand.Attempt) (*http.Reques
 	if a.TraceParent != "" {
 		req.Header.Set("Traceparent", a.TraceParent)
 	}
+	req.Header.Del(httpSignatureKey) // nobody else signs
 	if len(k.secret) > 0 {
 		req.Header.Set(httpSignatureKey, sign(k.secret, time.Now(), a.EffectKey, call.Body))
 	}
 	return req, nil
+}
+
+// validHeader tells whether a header can be sent: the transport would refuse it only when it is too late to say whose fault it is.
+func validHeader(name, value string) bool {
+	return name != "" &&
+		!strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r) }) &&
+		!strings.ContainsFunc(value, func(r rune) bool { return (r < ' ' && r != '\t') || r == 0x7f })
 }
 
 // sign covers the time, the idempotency key and the body: t=SECONDS,v1=HEX of HMAC-SHA256 over "t.key.body".
@@ -157,10 +211,17 @@ func statusError(resp *http.Response, body []byte) error {
 	return retryAfter(resp, err)
 }
 
+// retryAfter keeps the pause that a server asks for, in seconds or as a date.
 func retryAfter(resp *http.Response, err error) error {
-	seconds, parseErr := strconv.ParseInt(resp.Header.Get("Retry-After"), 10, 32)
-	if parseErr != nil || seconds <= 0 {
+	value := resp.Header.Get("Retry-After")
+	pause := time.Duration(0)
+	if seconds, parseErr := strconv.ParseUint(value, 10, 63); parseErr == nil {
+		pause = time.Duration(min(seconds, uint64(httpRetryMax/time.Second))) * time.Second
+	} else if at, parseErr := http.ParseTime(value); parseErr == nil {
+		pause = min(time.Until(at), httpRetryMax)
+	}
+	if pause <= 0 {
 		return err
 	}
-	return errand.RetryAfter(err, min(time.Duration(seconds)*time.Second, httpRetryMax))
+	return errand.RetryAfter(err, pause)
 }
