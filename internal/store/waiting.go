@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,7 +21,7 @@ WHERE t.region = x.region AND t.id = x.id AND t.state = $6::smallint AND t.attem
     AND EXISTS (SELECT 1 FROM sessions s WHERE s.region = $1::crdb_internal_region AND s.id = $2::uuid AND s.ended_at IS NULL)
 RETURNING ` + heldColumns
 
-// Attach takes running attempts over for a session.
+// Attach takes running attempts over for a session. It fails when nothing but the end of that session is against it.
 func (s *Store) Attach(ctx context.Context, b scheduler.AttachBatch) ([]scheduler.Attached, error) {
 	n := len(b.Tokens)
 	ids, attempts, workers := make([][16]byte, n), make([]int64, n), make([][16]byte, n)
@@ -36,19 +37,31 @@ func (s *Store) Attach(ctx context.Context, b scheduler.AttachBatch) ([]schedule
 	for _, h := range got {
 		won[h.ID] = h
 	}
-	states, err := s.TaskStates(ctx, b.Region, tokenIDs(b.Tokens))
-	if err != nil {
-		return nil, err
+	standing := map[scheduler.ID]endedRow{}
+	if len(won) < n {
+		others, err := rows(ctx, s.hot, "read attached tasks", readEnded, scanEnded, b.Region, uuids(tokenIDs(b.Tokens)))
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range others {
+			standing[r.id] = r
+		}
 	}
 	answers := make([]scheduler.Attached, n)
 	for i, t := range b.Tokens {
-		a := scheduler.Attached{ID: t.ID, Verdict: scheduler.Lost, State: states[t.ID]}
-		if h, here := won[t.ID]; here && h.Token == t && h.Session == b.Session {
-			a.Verdict, a.Held, a.State = scheduler.Won, h, scheduler.Running
-		} else if a.State == 0 {
-			a.Verdict = scheduler.Missing
+		h, here := won[t.ID]
+		r, stands := standing[t.ID]
+		switch {
+		case here && h.Token == t && h.Session == b.Session:
+			answers[i] = scheduler.Attached{ID: t.ID, Verdict: scheduler.Won, State: scheduler.Running, Held: h}
+		case !stands:
+			answers[i] = scheduler.Attached{ID: t.ID, Verdict: scheduler.Missing}
+		case r.state == scheduler.Running && r.attempt == t.Attempt && r.worker == t.Worker:
+			// The token is good: it is the session that is over, and who asks will know soon.
+			return nil, fmt.Errorf("attach attempts: session %s has ended: %w", b.Session, scheduler.ErrUnavailable)
+		default:
+			answers[i] = scheduler.Attached{ID: t.ID, Verdict: scheduler.Lost, State: r.state}
 		}
-		answers[i] = a
 	}
 	return answers, nil
 }

@@ -22,6 +22,7 @@ type Writer interface {
 	Insert(ctx context.Context, in scheduler.Insert) ([]scheduler.Inserted, error)
 	Claim(ctx context.Context, b scheduler.ClaimBatch) ([]scheduler.Claimed, error)
 	End(ctx context.Context, b scheduler.EndBatch) ([]scheduler.Ended, error)
+	// Attach fails when a token is good and only the session has ended: Lost means that somebody else has the task.
 	Attach(ctx context.Context, b scheduler.AttachBatch) ([]scheduler.Attached, error)
 	Cancel(ctx context.Context, b scheduler.CancelBatch) ([]scheduler.CancelAnswer, error)
 }

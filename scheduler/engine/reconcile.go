@@ -125,7 +125,7 @@ func (e *Engine) conclude() {
 		switch {
 		case r.rows[token] || r.takenOver[token] || !e.core.Holds(token) || e.comes(token):
 		case e.talks(token.Worker): // perhaps a late take-over of an instance that it has left: only a write of our own tells
-			e.attach(token, nil)
+			e.attach(token, takeOver{})
 		default:
 			missing = append(missing, token)
 		}

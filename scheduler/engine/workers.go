@@ -14,9 +14,8 @@ type workers struct {
 	attaching pipe
 	lostAt    time.Duration     // when the last worker was lost; zero for never
 	wanted    []scheduler.Token // to take over, not asked yet
-	// coming are the tokens to be taken over, with what their worker has reported meanwhile (nil for nothing).
-	coming   map[scheduler.Token]*scheduler.Report
-	comingOf map[scheduler.WorkerID]int // how many, by worker
+	coming    map[scheduler.Token]takeOver
+	comingOf  map[scheduler.WorkerID]int // how many, by worker
 	// unsettled are workers in the order in which they have registered; see worker.settling.
 	unsettled []scheduler.WorkerID
 }
@@ -34,12 +33,18 @@ type worker struct {
 	settleBy time.Duration
 }
 
+// takeOver is what is known of an attempt that is being taken over.
+type takeOver struct {
+	named  bool              // its worker says that it has it
+	report *scheduler.Report // what it has reported meanwhile; nil for nothing
+}
+
 func newWorkers() workers {
 	return workers{
 		streams:   map[StreamID]scheduler.WorkerID{},
 		byID:      map[scheduler.WorkerID]*worker{},
 		attaching: pipe{name: "attach", limit: 2},
-		coming:    map[scheduler.Token]*scheduler.Report{},
+		coming:    map[scheduler.Token]takeOver{},
 		comingOf:  map[scheduler.WorkerID]int{},
 	}
 }
@@ -195,7 +200,7 @@ func (e *Engine) register(stream StreamID, r *Register) {
 		if e.core.Holds(token) {
 			known = append(known, token)
 		}
-		e.attach(token, nil) // also what is known here: another instance may have taken it over meanwhile
+		e.attach(token, takeOver{named: true}) // also what is known here: another instance may have taken it over meanwhile
 	}
 	e.core.Step(scheduler.WorkerHolds{ID: id, Tokens: known})
 }
@@ -206,7 +211,7 @@ func (e *Engine) accepted(tokens []scheduler.Token) {
 		if e.core.Holds(token) {
 			known = append(known, token)
 		} else { // withdrawn meanwhile, or another instance's
-			e.attach(token, nil)
+			e.attach(token, takeOver{named: true})
 		}
 	}
 	e.core.Step(scheduler.Accepted{Tokens: known})
@@ -222,28 +227,29 @@ func (e *Engine) reported(reports []scheduler.Report) {
 			known = append(known, *r)
 			continue
 		}
-		e.attach(r.Token, r)
+		e.attach(r.Token, takeOver{named: true, report: r})
 	}
 	e.core.Step(scheduler.Reported{Reports: known})
 }
 
-// attach queues the take-over of an attempt, with the report to handle then.
-func (e *Engine) attach(token scheduler.Token, report *scheduler.Report) {
+// attach queues the take-over of an attempt.
+func (e *Engine) attach(token scheduler.Token, t takeOver) {
 	known, underway := e.workers.coming[token]
 	if !underway {
 		e.workers.wanted = append(e.workers.wanted, token)
 		e.workers.comingOf[token.Worker]++
 	}
-	if report == nil {
-		report = known
+	if t.report == nil {
+		t.report = known.report
 	}
-	e.workers.coming[token] = report
+	t.named = t.named || known.named
+	e.workers.coming[token] = t
 }
 
 // attachHeld takes everything over that ran under an earlier session of this instance.
 func (e *Engine) attachHeld() {
 	for _, h := range e.core.Held() {
-		e.attach(h.Token, nil)
+		e.attach(h.Token, takeOver{})
 		if w := e.workers.byID[h.Worker]; w != nil {
 			e.unsettle(w)
 		}
@@ -301,7 +307,7 @@ func (e *Engine) attached(s *statement, answer any, err error) {
 
 // attachAnswered goes on with an attempt that is this instance's now, and tells the worker of one that is not its own any more.
 func (e *Engine) attachAnswered(token scheduler.Token, a *scheduler.Attached) {
-	report := e.workers.coming[token]
+	t := e.workers.coming[token]
 	delete(e.workers.coming, token)
 	w := e.workers.byID[token.Worker]
 	if e.workers.comingOf[token.Worker]--; e.workers.comingOf[token.Worker] == 0 {
@@ -312,21 +318,22 @@ func (e *Engine) attachAnswered(token scheduler.Token, a *scheduler.Attached) {
 		}
 	}
 	switch {
-	case a.Verdict == scheduler.Won && w != nil:
+	case a.Verdict == scheduler.Won && w != nil && (t.named || e.core.Runs(token)):
 		e.review.takenOver[token] = true
 		e.core.Step(scheduler.TookOver{Held: []scheduler.Held{a.Held}})
-		if report != nil {
-			e.core.Step(scheduler.Reported{Reports: []scheduler.Report{*report}})
+		if t.report != nil {
+			e.core.Step(scheduler.Reported{Reports: []scheduler.Report{*t.report}})
 		}
 	case a.Verdict == scheduler.Won:
-		// The worker is gone again: the row is nobody's, and reconciliation gives it back.
+		// The worker is gone again, or it was given up meanwhile and never said that it runs: the row is nobody's, and
+		// reconciliation gives it back.
 	default:
-		if report == nil {
+		if t.report == nil {
 			e.core.Step(scheduler.RowsMissing{Tokens: []scheduler.Token{token}})
 		}
 		e.toWorker(token.Worker, func(w *ToWorker) { // what it may have reported since was not answered, waiting for this
 			w.Acks = append(w.Acks, Ack{Token: token, Answer: AckLost})
-			if report == nil {
+			if t.report == nil {
 				w.Stops = append(w.Stops, scheduler.Stop{Token: token, Cause: scheduler.StopLost})
 			}
 		})

@@ -2,6 +2,7 @@ package schedulertest
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -88,7 +89,7 @@ func (m *Memory) keep(row *scheduler.Task, e *scheduler.Ending, now time.Time) {
 	m.past[row.Ref] = append(m.past[row.Ref], one)
 }
 
-// Attach takes running attempts over for a session that is not ended.
+// Attach takes running attempts over for a session. It fails when nothing but the end of that session is against it.
 func (m *Memory) Attach(_ context.Context, b scheduler.AttachBatch) ([]scheduler.Attached, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -101,7 +102,12 @@ func (m *Memory) Attach(_ context.Context, b scheduler.AttachBatch) ([]scheduler
 			continue
 		}
 		answers[i] = scheduler.Attached{ID: token.ID, Verdict: scheduler.Lost, State: row.State}
-		if next, refusal := row.Attach(token, b.Session); refusal == nil && open {
+		next, refusal := row.Attach(token, b.Session)
+		switch {
+		case refusal != nil:
+		case !open: // the token is good: who asks will know soon that its session is over
+			return nil, fmt.Errorf("attach: session %s has ended: %w", b.Session, scheduler.ErrUnavailable)
+		default:
 			m.put(row, next)
 			answers[i].Verdict, answers[i].Held = scheduler.Won, heldOf(row)
 		}

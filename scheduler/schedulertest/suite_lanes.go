@@ -1,6 +1,7 @@
 package schedulertest
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -14,9 +15,12 @@ func attachTakesOver(t *testing.T, s *suite) {
 		t.Helper()
 		return must[[]scheduler.Attached](t)(s.Store.Attach(ctx(), scheduler.AttachBatch{Region: region, Session: by, Tokens: []scheduler.Token{token}}))[0]
 	}
-	if a := attach(s.other, one.Token()); a.Verdict != scheduler.Lost {
-		t.Errorf("by a session that is not open: %+v, want lost", a)
+	// A session that is not open says nothing against the token: whoever asked must not take it for lost.
+	_, err := s.Store.Attach(ctx(), scheduler.AttachBatch{Region: region, Session: s.other, Tokens: []scheduler.Token{one.Token()}})
+	if !errors.Is(err, scheduler.ErrUnavailable) {
+		t.Errorf("by a session that is not open: %v, want an error", err)
 	}
+	same(t, s.Task(t, one.Ref), one)
 	s.open(t, s.other, time.Minute)
 	for range 2 {
 		a := attach(s.other, one.Token())
