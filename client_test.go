@@ -144,7 +144,7 @@ func TestWhatIsSentAgain(t *testing.T) {
 						t.Fatalf("%v after %d calls", err, len(d.calls))
 					}
 					for _, s := range sentinels {
-						if errors.Is(err, s) != (s == tt.is) {
+						if errors.Is(err, s) != errors.Is(tt.is, s) {
 							t.Errorf("%v is %v: %v", err, s, errors.Is(err, s))
 						}
 					}

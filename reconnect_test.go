@@ -309,7 +309,7 @@ func TestMessagesAreCut(t *testing.T) {
 				}
 				synctest.Wait()
 				n.cut() // so that all is said at once
-				l = until(t, "the worker again", s.lines)
+				until(t, "the worker again", s.lines)
 				synctest.Wait()
 				n.host("eu:80").hangs.Store(true)
 				n.cut()

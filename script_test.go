@@ -32,7 +32,6 @@ type scripted struct {
 
 // session is the scheduler's side of a connection.
 type session struct {
-	t        testing.TB
 	conn     *connect.BidiStream[errandv1.WorkRequest, errandv1.WorkResponse]
 	register *errandv1.Register
 	mu       sync.Mutex // one message at a time, and none after the end

@@ -77,7 +77,7 @@ func TestHTTPRequest(t *testing.T) {
 			t.Errorf("%s: %q, want %q once", name, got.Header.Values(name), want)
 		}
 	}
-	if got.Method != "PUT" || got.URL.String() != "/x?y=1" || string(body) != `{"amount":1}` {
+	if got.Method != http.MethodPut || got.URL.String() != "/x?y=1" || string(body) != `{"amount":1}` {
 		t.Errorf("%s %s %s", got.Method, got.URL, body)
 	}
 	// An independent reading of the signature.
