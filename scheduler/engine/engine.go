@@ -196,6 +196,9 @@ func (e *Engine) dispatch() {
 	e.claim(plan)
 	e.assign(plan.Assign)
 	for _, stop := range plan.Stops {
+		if _, coming := e.workers.coming[stop.Token]; coming && stop.Cause == scheduler.StopLost {
+			continue // its worker has just come back with it: the take-over will tell
+		}
 		e.toWorker(stop.Worker, func(w *ToWorker) { w.Stops = append(w.Stops, stop) })
 	}
 	e.endings.add(plan.Endings)

@@ -163,7 +163,7 @@ func (o *oracle) starts(w *worker, st *scheduler.Start) {
 func (o *oracle) alone(w *worker, token scheduler.Token) {
 	for _, other := range o.s.workers {
 		for t := range other.attempts {
-			if t.ID == token.ID && t != token && other.paused <= o.s.now {
+			if t.ID == token.ID && t != token && !other.frozen {
 				o.failf("exclusive %s runs at %s as attempt %d and at %s as attempt %d", t.ID, w.name, token.Attempt, other.name, t.Attempt)
 			}
 		}

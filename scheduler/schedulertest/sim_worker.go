@@ -25,6 +25,7 @@ type worker struct {
 	life    int
 	alive   bool
 	paused  time.Duration // until when it does nothing
+	frozen  bool          // and has not gone on yet
 	cutUp   time.Duration // until when nothing of it reaches anybody
 	cutDown time.Duration // until when nothing reaches it
 
@@ -58,7 +59,7 @@ func (w *worker) start() {
 	s := w.s
 	w.life++
 	w.alive, w.draining, w.drain, w.beat, w.speaking = true, false, false, false, false
-	w.paused, w.granted, w.pause, w.conn = 0, 0, simReconnectMin, nil
+	w.paused, w.frozen, w.granted, w.pause, w.conn = 0, false, 0, simReconnectMin, nil
 	w.attempts, w.ends = map[scheduler.Token]*handler{}, map[scheduler.Token]scheduler.Report{}
 	w.toSend, w.accepted = nil, nil
 	w.self = placement.Worker{ID: s.bytes16(), Name: w.name, Slots: map[string]int{"encode": 1 + s.rand.IntN(4), "mail": 1 + s.rand.IntN(3)}}
@@ -324,15 +325,16 @@ func (w *worker) freeze(d time.Duration) {
 		return
 	}
 	w.s.tracef("%s is paused for %v", w.name, d)
-	w.paused = min(w.s.now+d, simTrouble)
+	w.paused, w.frozen = min(w.s.now+d, simTrouble), true
 	w.s.at(w.paused, w.thaw)
 }
 
 // thaw goes on. An exclusive handler whose time has run out meanwhile is killed before anything else.
 func (w *worker) thaw() {
-	if !w.alive || w.paused > w.s.now {
+	if !w.alive || !w.frozen || w.paused > w.s.now {
 		return
 	}
+	w.frozen = false
 	w.s.tracef("%s goes on", w.name)
 	for _, h := range w.running() {
 		switch {
