@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -285,13 +286,13 @@ func TestWait(t *testing.T) {
 	}
 	inVirtualTime(t, func(t *testing.T, n *network) {
 		d := n.desk("eu")
-		polls := 0
+		var polls atomic.Int64
 		d.wait = func(ctx context.Context, r *errandv1.WaitTaskRequest) (*errandv1.WaitTaskResponse, error) {
-			polls++
-			if polls == 4 {
+			poll := polls.Add(1)
+			if poll == 4 {
 				return task(errandv1.TaskState_TASK_STATE_SUCCEEDED), nil
 			}
-			if polls == 2 {
+			if poll == 2 {
 				return nil, reason(connect.CodeUnavailable, "STOPPING")
 			}
 			select {
@@ -302,10 +303,10 @@ func TestWait(t *testing.T) {
 			}
 		}
 		c := n.calls(d.url)
-		if got, err := c.Wait(t.Context(), "eu.1"); err != nil || got.State != Succeeded || string(got.Result) != "r" || polls != 4 {
-			t.Errorf("%+v, %v after %d polls", got, err, polls)
+		if got, err := c.Wait(t.Context(), "eu.1"); err != nil || got.State != Succeeded || string(got.Result) != "r" || polls.Load() != 4 {
+			t.Errorf("%+v, %v after %d polls", got, err, polls.Load())
 		}
-		polls = 10
+		polls.Store(10)
 		ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer stop()
 		began := time.Now()
@@ -313,8 +314,8 @@ func TestWait(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || got.State != Running || time.Since(began) > 2*time.Minute {
 			t.Errorf("%+v, %v after %v", got, err, time.Since(began))
 		}
-		if polls > 110 { // four long ones, and ever shorter ones towards the deadline
-			t.Errorf("%d polls", polls-10)
+		if polls.Load() > 110 { // four long ones, and ever shorter ones towards the deadline
+			t.Errorf("%d polls", polls.Load()-10)
 		}
 	})
 }

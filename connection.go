@@ -39,6 +39,7 @@ type line struct {
 	watch    watchdog
 	parts    sync.WaitGroup
 	speaking sync.Mutex // one message at a time
+	over     bool       // everything was said
 }
 
 // connection serves one stream until it ends, and says why it ended.
@@ -111,9 +112,7 @@ func (l *line) speak(ctx context.Context) {
 			return
 		case <-l.box.wake:
 		}
-		l.speaking.Lock()
 		err := l.say()
-		l.speaking.Unlock()
 		if errors.Is(err, io.EOF) {
 			return
 		}
@@ -124,8 +123,13 @@ func (l *line) speak(ctx context.Context) {
 	}
 }
 
-// say sends everything there is; only who speaks may call it.
+// say sends everything there is.
 func (l *line) say() error {
+	l.speaking.Lock()
+	defer l.speaking.Unlock()
+	if l.over {
+		return io.EOF
+	}
 	for more := true; more; {
 		var m *errandv1.WorkRequest
 		if m, more = l.box.take(); m != nil {
@@ -137,12 +141,17 @@ func (l *line) say() error {
 	return nil
 }
 
-// leave ends a stream in order: what was accepted or has ended is said before, so that the scheduler need not guess. Nobody
-// else speaks any more.
-func (l *line) leave() {
+// lastWord closes the worker's side of the stream.
+func (l *line) lastWord() error {
 	l.speaking.Lock()
 	defer l.speaking.Unlock()
-	if l.say() != nil || l.stream.CloseRequest() != nil {
+	l.over = true
+	return l.stream.CloseRequest()
+}
+
+// leave ends a stream in order: what was accepted or has ended is said before, so that the scheduler need not guess.
+func (l *line) leave() {
+	if l.say() != nil || l.lastWord() != nil {
 		return
 	}
 	for {
