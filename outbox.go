@@ -24,6 +24,7 @@ type outbox struct {
 	mu       sync.Mutex
 	next     *errandv1.WorkRequest
 	ends     map[attemptID]*errandv1.Finished // not acknowledged
+	answered int64                            // ends that were acknowledged
 	toSend   []attemptID                      // not sent on this connection
 	accepted []*errandv1.Token
 	limit    int           // most bytes of ends in one message
@@ -75,9 +76,11 @@ func (b *outbox) end(id attemptID, f *errandv1.Finished) {
 // acknowledged forgets ends that the scheduler has answered, whatever the answer.
 func (b *outbox) acknowledged(ids []attemptID) {
 	b.mu.Lock()
+	before := len(b.ends)
 	for _, id := range ids {
 		delete(b.ends, id)
 	}
+	b.answered += int64(before - len(b.ends))
 	empty := len(b.ends) == 0
 	b.mu.Unlock()
 	if empty {

@@ -276,6 +276,22 @@ func (w *Worker) waitIdle(limit <-chan time.Time, enough <-chan struct{}) bool {
 	}
 }
 
+// WorkerStats are a worker's attempts at one moment.
+type WorkerStats struct {
+	Running  int   // whose handlers have not returned
+	Owed     int   // that have ended, and no scheduler has answered yet
+	Answered int64 // whose ends a scheduler has answered: they are recorded, or were lost before
+}
+
+// Stats counts the worker's attempts. It may be called at any time, from any goroutine.
+func (w *Worker) Stats() WorkerStats {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.box.mu.Lock()
+	defer w.box.mu.Unlock()
+	return WorkerStats{Running: len(w.attempts), Owed: len(w.box.ends), Answered: w.box.answered}
+}
+
 func (w *Worker) stopAll(cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

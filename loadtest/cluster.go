@@ -29,6 +29,8 @@ type cluster struct {
 	schedulers []*process
 	workers    []*process
 	urls       []string
+	metrics    []string // URLs of the schedulers' metrics and profiles
+	peers      string   // the program that runs the peers
 	admin      string
 	tenant     string
 	pool       string
@@ -101,7 +103,11 @@ func startServers(ctx context.Context, dir string) (*cluster, error) {
 	if err := c.postgres.Start(ctx); err != nil {
 		return nil, err
 	}
-	if c.redis, err = devcluster.NewRedis(devcluster.RedisOptions{Dir: dir}); err != nil {
+	redis := devcluster.RedisOptions{Dir: dir}
+	if redis.Port, err = devcluster.FreePort(); err != nil {
+		return nil, err
+	}
+	if c.redis, err = devcluster.NewRedis(redis); err != nil {
 		return nil, err
 	}
 	return c, c.redis.Start(ctx)
@@ -110,7 +116,10 @@ func startServers(ctx context.Context, dir string) (*cluster, error) {
 // fresh starts schedulers and workers on a database of their own.
 func (c *cluster) fresh(ctx context.Context, name string, schedulers, workers int) error {
 	c.database = name
-	if err := c.sql(ctx, "postgres", "CREATE DATABASE "+name, "CREATE DATABASE "+name+"_user"); err != nil {
+	if err := c.migrated(ctx, name); err != nil {
+		return err
+	}
+	if err := c.sql(ctx, "postgres", "CREATE DATABASE "+name+"_user"); err != nil {
 		return err
 	}
 	err := c.sql(ctx, name+"_user", errand.OnceTable,
@@ -120,13 +129,10 @@ func (c *cluster) fresh(ctx context.Context, name string, schedulers, workers in
 		return err
 	}
 	store := c.postgres.DSN(name)
-	if _, err := c.errand(ctx, nil, "migrate", "--store", store, "--log-level", "warn"); err != nil {
-		return err
-	}
 	if c.admin, err = c.secret(ctx, "", "admin", "--store", store); err != nil {
 		return err
 	}
-	c.schedulers, c.workers, c.urls = nil, nil, nil
+	c.schedulers, c.workers, c.urls, c.metrics = nil, nil, nil, nil
 	for i := range schedulers {
 		if err := c.addScheduler(fmt.Sprintf("scheduler%d", i+1), store); err != nil {
 			return err
@@ -141,7 +147,7 @@ func (c *cluster) fresh(ctx context.Context, name string, schedulers, workers in
 	if c.tenant, err = c.secret(ctx, c.admin, "tenant", "--tenant", "acme"); err != nil {
 		return err
 	}
-	if c.pool, err = c.secret(ctx, c.admin, "pool", "--kinds", "transfer"); err != nil {
+	if c.pool, err = c.secret(ctx, c.admin, "pool", "--kinds", "transfer,noop"); err != nil {
 		return err
 	}
 	for i := range workers {
@@ -152,15 +158,32 @@ func (c *cluster) fresh(ctx context.Context, name string, schedulers, workers in
 	return nil
 }
 
+// migrated makes a database with Errand's tables.
+func (c *cluster) migrated(ctx context.Context, name string) error {
+	if err := c.sql(ctx, "postgres", "CREATE DATABASE "+name); err != nil {
+		return err
+	}
+	_, err := c.errand(ctx, nil, "migrate", "--store", c.postgres.DSN(name), "--log-level", "warn")
+	return err
+}
+
 func (c *cluster) addScheduler(name, store string) error {
 	port, err := devcluster.FreePort()
 	if err != nil {
 		return err
 	}
 	addr := fmt.Sprintf("127.0.0.1:%d", port)
+	metrics, err := devcluster.FreePort()
+	if err != nil {
+		return err
+	}
+	c.metrics = append(c.metrics, fmt.Sprintf("http://127.0.0.1:%d", metrics))
 	p := &process{
 		name: name, path: c.binary, log: c.logFile(name),
-		args: []string{"serve", "--store", store, "--listen", addr, "--redis", c.redis.URL(), "--peer-secret", "loadtest"},
+		args: []string{
+			"serve", "--store", store, "--listen", addr, "--redis", c.redis.URL(), "--peer-secret", "loadtest",
+			"--metrics-listen", fmt.Sprintf("127.0.0.1:%d", metrics), "--pprof",
+		},
 	}
 	c.schedulers = append(c.schedulers, p)
 	c.urls = append(c.urls, "http://"+addr)
@@ -246,13 +269,18 @@ func (c *cluster) errand(ctx context.Context, env []string, args ...string) ([]b
 	cmd.Env = append(os.Environ(), env...)
 	out, err := cmd.Output()
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
-			err = fmt.Errorf("%w: %s", err, exit.Stderr)
-		}
-		return out, fmt.Errorf("errand %s: %w", args[0], err)
+		return out, fmt.Errorf("errand %s: %w: %s", args[0], err, stderrOf(err))
 	}
 	return out, nil
+}
+
+// stderrOf is what a program that failed said.
+func stderrOf(err error) []byte {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return nil
+	}
+	return exit.Stderr
 }
 
 func (c *cluster) secret(ctx context.Context, admin string, args ...string) (string, error) {

@@ -2,17 +2,14 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -156,11 +153,8 @@ type result struct {
 
 // Run runs the scenarios.
 func (c *crashCmd) Run(ctx context.Context) error {
-	dir, err := os.MkdirTemp("", "errand-crash-")
+	dir, err := workFolder("crash")
 	if err != nil {
-		return err
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
 		return err
 	}
 	fmt.Fprintln(os.Stderr, "logs in", dir)
@@ -349,25 +343,13 @@ func effects(ctx context.Context, cl *cluster, r *result) error {
 }
 
 func (c *crashCmd) write(results []result) error {
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "SCENARIO\tACCEPTED\tENDED\tLOST\tEFFECTS TWICE\tATTEMPTS BURNT\tRUNS TWICE\tRECOVERED\tAUDIT\tOK")
+	w := newTable("SCENARIO", "ACCEPTED", "ENDED", "LOST", "EFFECTS TWICE", "ATTEMPTS BURNT", "RUNS TWICE", "RECOVERED", "AUDIT", "OK")
 	for _, r := range results {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f s\t%s\t%v\n",
-			r.Name, r.Accepted, r.Ended, r.Lost, r.EffectsTwice, r.AttemptsBurnt, r.RunsTwice, r.RecoveredS, r.Audit, r.OK)
+		w.row(strings.Fields(fmt.Sprintf("%s %d %d %d %d %d %d %.1fs %s %v",
+			r.Name, r.Accepted, r.Ended, r.Lost, r.EffectsTwice, r.AttemptsBurnt, r.RunsTwice, r.RecoveredS, strings.ReplaceAll(r.Audit, " ", "_"), r.OK))...)
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	if c.JSON == "" {
-		return nil
-	}
-	raw, err := json.MarshalIndent(map[string]any{
-		"scenario": "crash", "machine": machine(), "commit": commit(), "runs": results,
-	}, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Clean(c.JSON), append(raw, '\n'), 0o644)
+	w.flush()
+	return writeJSON(c.JSON, map[string]any{"scenario": "crash", "machine": machine(), "commit": commit(), "runs": results})
 }
 
 func machine() string {

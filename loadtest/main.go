@@ -13,14 +13,19 @@ import (
 )
 
 type cli struct {
-	Crash  crashCmd  `cmd:"" help:"Kill, stop and cut things under load, and count what is lost or done twice."`
-	Worker workerCmd `cmd:"" hidden:"" help:"A worker of the scenarios."`
+	Crash      crashCmd      `cmd:"" help:"Kill, stop and cut things under load, and count what is lost or done twice."`
+	Throughput throughputCmd `cmd:"" help:"Tasks per second, beside raw SQL and the peers on the same server."`
+	Latency    latencyCmd    `cmd:"" help:"From submit to handler start on an idle system, beside one durable insert."`
+
+	Worker workerCmd `cmd:"" hidden:"" help:"A worker of the crash scenarios."`
+	Noop   noopCmd   `cmd:"" hidden:"" help:"A worker of the measurements."`
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	var c cli
-	command := kong.Parse(&c, kong.Name("loadtest"), kong.BindTo(ctx, (*context.Context)(nil)))
+	command := kong.Parse(&c, kong.Name("loadtest"), kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Vars{"contenders": contenderNames()})
 	err := command.Run()
 	stop()
 	if err != nil {

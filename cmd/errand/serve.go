@@ -39,6 +39,7 @@ type serveCmd struct {
 	Retention     time.Duration `help:"How long ended tasks are kept; at least 168h." default:"168h"`
 	ShutdownGrace time.Duration `help:"How long a polite end may take." default:"15s"`
 	MetricsListen string        `help:"Address of the Prometheus endpoint /metrics: HOST:PORT. Default none." placeholder:"ADDR"`
+	Pprof         bool          `help:"Serve /debug/pprof there too."`
 	PrintConfig   bool          `help:"Print the settings in force, and stop."`
 
 	Timing timingSettings `embed:"" group:"Timing"`
@@ -73,6 +74,9 @@ func (c *serveCmd) Validate() error {
 	if c.ClientCA != "" && c.TLSCert == "" {
 		return errors.New("--client-ca needs --tls-cert and --tls-key")
 	}
+	if c.Pprof && c.MetricsListen == "" {
+		return errors.New("--pprof needs --metrics-listen: profiles are served beside the metrics")
+	}
 	if c.Retention < store.RetentionMin {
 		return fmt.Errorf("--retention: %v is less than %v, for which idempotency keys stand", c.Retention, store.RetentionMin)
 	}
@@ -86,7 +90,7 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	}
 	base := c.logger().With("region", c.Region)
 	tel, err := telemetry.Start(ctx, telemetry.Config{
-		ServiceName: "errand", ServiceVersion: version, Region: c.Region, MetricsAddr: c.MetricsListen, Log: base,
+		ServiceName: "errand", ServiceVersion: version, Region: c.Region, MetricsAddr: c.MetricsListen, Profiles: c.Pprof, Log: base,
 	})
 	if err != nil {
 		return err
@@ -119,7 +123,7 @@ func (c *serveCmd) printConfig() error {
 	}
 	raw, err := yaml.Marshal(map[string]any{
 		"region": shown.Region, "listen": shown.Listen, "store": redactURL(shown.Store), "redis": redactURL(shown.Redis),
-		"advertise": shown.Advertise, "metrics-listen": shown.MetricsListen, "peer-secret": shown.PeerSecret, "tls-cert": shown.TLSCert, "tls-key": shown.TLSKey,
+		"advertise": shown.Advertise, "metrics-listen": shown.MetricsListen, "pprof": shown.Pprof, "peer-secret": shown.PeerSecret, "tls-cert": shown.TLSCert, "tls-key": shown.TLSKey,
 		"retention": shown.Retention.String(), "client-ca": shown.ClientCA, "peer-ca": shown.PeerCA, "shutdown-grace": shown.ShutdownGrace.String(), "session-ttl": shown.Timing.SessionTTL.String(),
 		"session-renew": shown.Timing.SessionRenew.String(), "session-margin": shown.Timing.SessionMargin.String(),
 		"reattach-grace": shown.Timing.ReattachGrace.String(), "worker-lease": shown.Timing.WorkerLease.String(),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -16,6 +17,7 @@ import (
 const (
 	scrapesMax    = 4 // at once; another one is refused
 	scrapeTimeout = 10 * time.Second
+	profileMax    = 2 * time.Minute // of recording
 )
 
 // MetricsHandler answers scrapes in the formats of Prometheus and OpenMetrics. It does not authenticate: serve it where only
@@ -34,8 +36,8 @@ func (t *Telemetry) MetricsAddr() string {
 	return t.listener.Addr().String()
 }
 
-// serve answers scrapes on an address of their own.
-func (t *Telemetry) serve(ctx context.Context, addr string) error {
+// serve answers scrapes, and with profiles those who want to know where the time goes, on an address of their own.
+func (t *Telemetry) serve(ctx context.Context, addr string, profiles bool) error {
 	if addr == "" {
 		return nil
 	}
@@ -45,7 +47,14 @@ func (t *Telemetry) serve(ctx context.Context, addr string) error {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", t.MetricsHandler())
-	server := &http.Server{Handler: mux, ReadTimeout: scrapeTimeout, WriteTimeout: 2 * scrapeTimeout, IdleTimeout: time.Minute}
+	if profiles {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/cmdline", http.NotFound) // the command line has the store's password
+	}
+	server := &http.Server{Handler: mux, ReadTimeout: scrapeTimeout, WriteTimeout: profileMax, IdleTimeout: time.Minute}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

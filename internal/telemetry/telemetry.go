@@ -42,6 +42,7 @@ type Config struct {
 	Region         string
 	Instance       string       // tells this process from others of its service
 	MetricsAddr    string       // host:port on which /metrics is served; empty for nowhere
+	Profiles       bool         // serve /debug/pprof there too
 	Log            *slog.Logger // where trouble with exporting is told; nil for nowhere
 }
 
@@ -80,7 +81,7 @@ func (t *Telemetry) start(ctx context.Context, cfg Config) error {
 		func() error { return t.startMetrics(ctx, who) },
 		func() error { return t.startTraces(ctx, who) },
 		func() error { return t.startLogs(ctx, who) },
-		func() error { return t.serve(ctx, cfg.MetricsAddr) },
+		func() error { return t.serve(ctx, cfg.MetricsAddr, cfg.Profiles) },
 	} {
 		if err := begin(); err != nil {
 			return err
