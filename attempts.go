@@ -43,10 +43,10 @@ type running struct {
 
 // start runs the handlers of new assignments and accepts them.
 func (w *Worker) start(assign []*errandv1.Assignment) {
-	accepted := make([]*errandv1.Token, 0, len(assign))
+	accepted := make([]started, 0, len(assign))
 	for _, a := range assign {
-		if w.take(a) {
-			accepted = append(accepted, a.GetToken())
+		if id := w.idOf(a.GetToken()); w.take(id, a) {
+			accepted = append(accepted, started{id, a.GetToken()})
 		}
 	}
 	w.box.accept(accepted)
@@ -54,8 +54,7 @@ func (w *Worker) start(assign []*errandv1.Assignment) {
 
 // take starts an attempt, and tells whether it runs here now: one that runs already is not started again, and of one that has
 // ended the end is told.
-func (w *Worker) take(a *errandv1.Assignment) bool {
-	id := w.idOf(a.GetToken())
+func (w *Worker) take(id attemptID, a *errandv1.Assignment) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if r := w.attempts[id]; r != nil {
@@ -69,10 +68,10 @@ func (w *Worker) take(a *errandv1.Assignment) bool {
 		w.box.end(id, handedBack(id, reasonRefused))
 		return false
 	}
-	ctx, cancel := context.WithCancelCause(context.Background())
+	ctx, cancel := attemptContext(a.GetTimeout().AsDuration())
 	r := &running{cancel: cancel, exclusive: a.GetExclusive()}
 	w.attempts[id] = r
-	go w.handle(ctx, id, r, k.handler, w.attempt(id, a), a.GetTimeout().AsDuration())
+	go w.handle(ctx, id, r, k.handler, w.attempt(id, a))
 	return true
 }
 
@@ -88,17 +87,44 @@ func (w *Worker) attempt(id attemptID, a *errandv1.Assignment) *Attempt {
 	return at
 }
 
+// limited is a context that tells the deadline at which it is canceled. One context with a timer costs a third of one inside the
+// other, and every attempt has one.
+type limited struct {
+	context.Context
+	deadline time.Time
+}
+
+// Deadline is when the attempt's cap is reached.
+func (c limited) Deadline() (time.Time, bool) { return c.deadline, true }
+
+// Err tells an end by the deadline from another one, as the standard library's own contexts do.
+func (c limited) Err() error {
+	err := c.Context.Err()
+	if err != nil && errors.Is(context.Cause(c.Context), ErrTimedOut) {
+		return context.DeadlineExceeded
+	}
+	return err
+}
+
+// attemptContext is the context of an attempt with an execution cap; 0 is none.
+func attemptContext(limit time.Duration) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	if limit <= 0 {
+		return ctx, cancel
+	}
+	timer := time.AfterFunc(limit, func() { cancel(ErrTimedOut) })
+	return limited{ctx, time.Now().Add(limit)}, func(cause error) {
+		timer.Stop()
+		cancel(cause)
+	}
+}
+
 // errExited is the error of a handler that ended its goroutine instead of returning.
 var errExited = errors.New("the handler ended its goroutine (runtime.Goexit)")
 
 // handle runs one handler to its end and reports it, unless the attempt was lost meanwhile. The execution cap holds even when
 // no scheduler can be reached to say that it is over.
-func (w *Worker) handle(ctx context.Context, id attemptID, r *running, h Handler, a *Attempt, limit time.Duration) {
-	if limit > 0 {
-		var release context.CancelFunc
-		ctx, release = context.WithTimeoutCause(ctx, limit, ErrTimedOut)
-		defer release()
-	}
+func (w *Worker) handle(ctx context.Context, id attemptID, r *running, h Handler, a *Attempt) {
 	ctx, span := traced(ctx, a)
 	var result Result
 	err := errExited
@@ -158,13 +184,22 @@ func (w *Worker) stop(id attemptID, cause errandv1.StopCause) {
 	}
 }
 
+// tracer is whatever the process sets up, also later.
+var (
+	tracer     = otel.Tracer("github.com/errandhq/errand")
+	asConsumer = trace.WithSpanKind(trace.SpanKindConsumer)
+)
+
 // traced continues the submitter's trace, so that a task can be followed from submit to handler across processes. Without a
 // tracer in this process the submitter's context is still there for what the handler calls.
 func traced(ctx context.Context, a *Attempt) (context.Context, trace.Span) {
 	if a.TraceParent != "" {
 		ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": a.TraceParent})
 	}
-	return otel.Tracer("github.com/errandhq/errand").Start(ctx, "run "+a.Kind, trace.WithSpanKind(trace.SpanKindConsumer),
-		trace.WithAttributes(attribute.String("errand.task", a.TaskID), attribute.Int64("errand.attempt", a.Number),
-			attribute.String("errand.tenant", a.Tenant)))
+	ctx, span := tracer.Start(ctx, "run "+a.Kind, asConsumer)
+	if span.IsRecording() {
+		span.SetAttributes(attribute.String("errand.task", a.TaskID), attribute.Int64("errand.attempt", a.Number),
+			attribute.String("errand.tenant", a.Tenant))
+	}
+	return ctx, span
 }

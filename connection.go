@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"time"
 
@@ -112,6 +113,7 @@ func (l *line) speak(ctx context.Context) {
 			return
 		case <-l.box.wake:
 		}
+		runtime.Gosched() // those who are about to say something too go along in the same message
 		err := l.say()
 		if errors.Is(err, io.EOF) {
 			return

@@ -26,10 +26,16 @@ type outbox struct {
 	ends     map[attemptID]*errandv1.Finished // not acknowledged
 	answered int64                            // ends that were acknowledged
 	toSend   []attemptID                      // not sent on this connection
-	accepted []*errandv1.Token
+	accepted []started
 	limit    int           // most bytes of ends in one message
 	wake     chan struct{} // capacity 1: there is something to say
 	settled  chan struct{} // capacity 1: the last end was acknowledged
+}
+
+// started is an attempt that was accepted.
+type started struct {
+	id    attemptID
+	token *errandv1.Token
 }
 
 func newOutbox() outbox {
@@ -57,7 +63,7 @@ func (b *outbox) add(change func(*errandv1.WorkRequest)) {
 }
 
 // accept tells that an attempt has started.
-func (b *outbox) accept(tokens []*errandv1.Token) {
+func (b *outbox) accept(tokens []started) {
 	b.mu.Lock()
 	b.accepted = append(b.accepted, tokens...)
 	b.mu.Unlock()
@@ -143,10 +149,9 @@ func (b *outbox) take() (m *errandv1.WorkRequest, more bool) {
 		}
 		m = &errandv1.WorkRequest{}
 	}
-	n := min(len(b.accepted), messageWordsMax)
-	m.Accepted, b.accepted = b.accepted[:n:n], b.accepted[n:]
 	bytes := 0
-	for n = 0; n < len(b.toSend) && len(m.Finished) < messageWordsMax; n++ {
+	n := 0
+	for ; n < len(b.toSend) && len(m.Finished) < messageWordsMax; n++ {
 		f := b.ends[b.toSend[n]]
 		if f == nil {
 			continue // acknowledged meanwhile
@@ -157,7 +162,22 @@ func (b *outbox) take() (m *errandv1.WorkRequest, more bool) {
 		m.Finished = append(m.Finished, f)
 	}
 	b.toSend = slices.Delete(b.toSend, 0, n)
+	b.takeAccepted(m)
 	return m, len(b.toSend) > 0 || len(b.accepted) > 0
+}
+
+// takeAccepted moves what was accepted into a message. What has ended meanwhile is left out: its end says that it had started.
+func (b *outbox) takeAccepted(m *errandv1.WorkRequest) {
+	n := 0
+	for ; n < len(b.accepted) && len(m.Accepted) < messageWordsMax; n++ {
+		if a := b.accepted[n]; b.ends[a.id] == nil {
+			m.Accepted = append(m.Accepted, a.token)
+		}
+	}
+	b.accepted = b.accepted[n:]
+	if len(b.accepted) == 0 {
+		b.accepted = nil
+	}
 }
 
 // flushed waits until every end is acknowledged, or the limit, or ctx.

@@ -190,7 +190,7 @@ func TestGoodbye(t *testing.T) {
 		began := time.Now()
 		l.say(&errandv1.WorkResponse{Goodbye: true})
 		until(t, "everything", tell(l.said))
-		if len(l.accepted) != 3 || len(l.finished) != 1 {
+		if n := len(l.accepted); (n != 2 && n != 3) || len(l.finished) != 1 { // an end says that there was a start
 			t.Errorf("before it left it said %d starts and %d ends", len(l.accepted), len(l.finished))
 		}
 		f := until(t, "the end", l.finished)
@@ -345,7 +345,7 @@ func TestOutbox(t *testing.T) {
 	const count = 2*messageWordsMax + 1
 	for i := range count {
 		b.end(id(i), handedBack(id(i), reasonDrained))
-		b.accept([]*errandv1.Token{id(i).token()})
+		b.accept([]started{{id(i), id(i).token()}})
 	}
 	b.add(func(m *errandv1.WorkRequest) { m.Heartbeat = &errandv1.Heartbeat{Seq: 1} })
 	b.acknowledged([]attemptID{id(0)}) // before it was sent

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -88,6 +89,7 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if c.PrintConfig {
 		return c.printConfig()
 	}
+	tuneGC()
 	base := c.logger().With("region", c.Region)
 	tel, err := telemetry.Start(ctx, telemetry.Config{
 		ServiceName: "errand", ServiceVersion: version, Region: c.Region, MetricsAddr: c.MetricsListen, Profiles: c.Pprof, Log: base,
@@ -114,6 +116,16 @@ func (c *serveCmd) Run(ctx context.Context) error {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	return c.serve(ctx, log, tel, st, listener)
+}
+
+// gcPercent is GOGC for a scheduler: it keeps little and makes much garbage, so a heap that grows to five times what is in use is
+// still small, and half the time of collecting is saved. A GOGC in the environment wins.
+const gcPercent = 400
+
+func tuneGC() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 }
 
 func (c *serveCmd) printConfig() error {

@@ -15,8 +15,10 @@ import (
 // taskOf turns a submission into a new task, without its times: those depend on when it comes, see setTimes. Rules of single
 // fields were checked before; here are those between fields. prefix is the path of the spec in the request, for errors.
 func taskOf(spec *errandv1.TaskSpec, prefix, tenant string) (scheduler.Task, error) {
-	if err := onlyServed(spec, prefix); err != nil {
-		return scheduler.Task{}, err
+	if !plain(spec) {
+		if err := onlyServed(spec, prefix); err != nil {
+			return scheduler.Task{}, err
+		}
 	}
 	t := scheduler.Task{
 		Tenant:      tenant,

@@ -42,10 +42,11 @@ func (l *listener) words(req *errandv1.WorkRequest) (engine.FromWorker, error) {
 	if words.Accepted, err = l.tokensOf(req.GetAccepted(), "accepted"); err != nil {
 		return words, err
 	}
+	words.Reports = make([]scheduler.Report, 0, len(req.GetFinished()))
 	for i, f := range req.GetFinished() {
-		token, err := l.tokenOf(f.GetToken(), "finished["+strconv.Itoa(i)+"].token")
-		if err != nil {
-			return words, err
+		token, fault := l.tokenOf(f.GetToken())
+		if fault != nil {
+			return words, fault("finished[" + strconv.Itoa(i) + "].token")
 		}
 		words.Reports = append(words.Reports, reportOf(token, f))
 	}
@@ -95,20 +96,23 @@ func (l *listener) tokensOf(tokens []*errandv1.Token, field string) ([]scheduler
 	}
 	out := make([]scheduler.Token, len(tokens))
 	for i, t := range tokens {
-		var err error
-		if out[i], err = l.tokenOf(t, field+"["+strconv.Itoa(i)+"]"); err != nil {
-			return nil, err
+		var fault func(field string) error
+		if out[i], fault = l.tokenOf(t); fault != nil {
+			return nil, fault(field + "[" + strconv.Itoa(i) + "]")
 		}
 	}
 	return out, nil
 }
 
-func (l *listener) tokenOf(t *errandv1.Token, field string) (scheduler.Token, error) {
+// tokenOf reads a token, or says what is wrong with it, once it is told the field's name: names cost more than tokens.
+func (l *listener) tokenOf(t *errandv1.Token) (_ scheduler.Token, fault func(field string) error) {
 	if len(t.GetId()) != len(scheduler.ID{}) || t.GetAttempt() < 1 {
-		return scheduler.Token{}, invalid(field, "a token has 16 bytes of id and an attempt of at least 1")
+		return scheduler.Token{}, func(field string) error {
+			return invalid(field, "a token has 16 bytes of id and an attempt of at least 1")
+		}
 	}
-	if r := t.GetRegion(); r != "" && r != l.region {
-		return scheduler.Token{}, later(field + ".region") // it is not lost: another region's scheduler must be asked
+	if r := t.GetRegion(); r != "" && r != l.region { // it is not lost: another region's scheduler must be asked
+		return scheduler.Token{}, func(field string) error { return later(field + ".region") }
 	}
 	return scheduler.Token{ID: scheduler.ID(t.GetId()), Attempt: t.GetAttempt(), Worker: l.id}, nil
 }

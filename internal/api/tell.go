@@ -52,8 +52,13 @@ func (s *workerService) answers(w *engine.ToWorker) *errandv1.WorkResponse {
 	if h := w.HeartbeatAck; h != nil {
 		m.HeartbeatAck = &errandv1.HeartbeatAck{Seq: h.Seq, SentAt: h.SentAt, ExclusiveGrant: durationpb.New(h.Grant)}
 	}
-	for _, a := range w.Acks {
-		m.Acks = append(m.Acks, &errandv1.Ack{Token: tokenMessage(a.Token), Answer: errandv1.AckAnswer(a.Answer)})
+	acks, tokens := make([]errandv1.Ack, len(w.Acks)), make([]errandv1.Token, len(w.Acks)) // two allocations, not two per ack
+	m.Acks = make([]*errandv1.Ack, len(w.Acks))
+	for i := range w.Acks {
+		a := &w.Acks[i]
+		tokens[i].Id, tokens[i].Attempt = a.Token.ID[:], a.Token.Attempt
+		acks[i].Token, acks[i].Answer = &tokens[i], errandv1.AckAnswer(a.Answer)
+		m.Acks[i] = &acks[i]
 	}
 	for _, stop := range w.Stops {
 		m.Stops = append(m.Stops, &errandv1.StopAttempt{Token: tokenMessage(stop.Token), Cause: errandv1.StopCause(stop.Cause)})

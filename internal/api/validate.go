@@ -50,6 +50,13 @@ func (v *validator) check(m proto.Message, prefix string) error {
 	if err := decoded(m); err != nil {
 		return err
 	}
+	if plainRequest(m) {
+		return nil
+	}
+	return v.slow(m, prefix)
+}
+
+func (v *validator) slow(m proto.Message, prefix string) error {
 	err := v.rules.Validate(m)
 	var violations *protovalidate.ValidationError
 	switch {

@@ -61,6 +61,16 @@ func (c *insertColumns) add(t *scheduler.Task) error {
 	return nil
 }
 
+// grow makes room for n rows.
+func (c *insertColumns) grow(n int) {
+	c.ids, c.payloads, c.prints = make([][16]byte, 0, n), make([][]byte, 0, n), make([][]byte, 0, n)
+	c.shards, c.tiers, c.states, c.classes = make([]int16, 0, n), make([]int16, 0, n), make([]int16, 0, n), make([]int16, 0, n)
+	c.tolerances, c.runAts, c.startBys = make([]int64, 0, n), make([]*time.Time, 0, n), make([]*time.Time, 0, n)
+	c.workers, c.effects = make([]*[16]byte, 0, n), make([]*[16]byte, 0, n)
+	c.tenants, c.kinds, c.keys = make([]string, 0, n), make([]string, 0, n), make([]string, 0, n)
+	c.contentTypes, c.traces, c.specs = make([]*string, 0, n), make([]*string, 0, n), make([]*string, 0, n)
+}
+
 func (c *insertColumns) args(region string, keyed bool) []any {
 	args := []any{
 		region, [16]byte(c.session), newBatchID(), c.ids, c.shards, c.tiers, c.states, c.classes, c.tolerances, c.runAts, c.startBys,
@@ -89,11 +99,14 @@ func (s *Store) Insert(ctx context.Context, in scheduler.Insert) ([]scheduler.In
 			firsts[key] = i
 			columns = &keyed
 		}
+		if columns.ids == nil {
+			columns.grow(len(in.Tasks) - i)
+		}
 		if err := columns.add(t); err != nil {
 			return nil, err
 		}
 	}
-	stored := map[scheduler.ID]scheduler.Inserted{}
+	stored := make(map[scheduler.ID]scheduler.Inserted, len(in.Tasks))
 	for _, part := range []struct {
 		pool    *pgxpool.Pool
 		sql     string

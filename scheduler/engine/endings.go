@@ -33,15 +33,8 @@ func (q *endings) stray(e scheduler.Ending, row scheduler.Held) bool {
 func (e *Engine) end() {
 	q := &e.endings
 	for q.free() && len(q.pending) > 0 {
-		limit, bytes, n := e.batchRows(), 0, 0
-		for n < len(q.pending) && n < limit && (n == 0 || bytes+len(q.pending[n].Result) <= scheduler.BatchBytesMax) {
-			bytes += len(q.pending[n].Result)
-			n++
-		}
-		batch := make([]scheduler.Ending, n)
-		copy(batch, q.pending)
-		q.pending = append(q.pending[:0:0], q.pending[n:]...)
-		e.observe.Batch(q.name, n)
+		batch := takeBatch(&q.pending, e.batchRows(), func(e scheduler.Ending) int { return len(e.Result) })
+		e.observe.Batch(q.name, len(batch))
 		e.run(&q.pipe, scheduler.EndBatch{Region: e.region, Endings: batch}, e.endingsDone)
 	}
 }

@@ -37,6 +37,23 @@ type pipe struct {
 
 func (p *pipe) free() bool { return p.inFlight < p.limit }
 
+// takeBatch takes the first rows of what is pending, as many as one write may have: at most rows, and together at most
+// BatchBytesMax unless a single one is larger. The batch shares no room with what stays: neither grows into the other.
+func takeBatch[T any](pending *[]T, rows int, bytes func(T) int) []T {
+	all, sum, n := *pending, 0, 0
+	for n < len(all) && n < rows {
+		if sum += bytes(all[n]); n > 0 && sum > scheduler.BatchBytesMax {
+			break
+		}
+		n++
+	}
+	*pending = all[n:]
+	if n == len(all) {
+		*pending = nil
+	}
+	return all[:n:n]
+}
+
 // run starts a statement in a pipe. done is called with its answer in a later turn.
 func (e *Engine) run(p *pipe, request any, done func(s *statement, answer any, err error)) {
 	e.launch(&statement{request: request, done: done, pipe: p})

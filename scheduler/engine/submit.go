@@ -17,7 +17,7 @@ type submits struct {
 // queue is one pipeline of inserts.
 type queue struct {
 	pipe
-	pending []newTask
+	pending []*newTask
 }
 
 // newTask is a task that waits for its insert.
@@ -65,14 +65,16 @@ func (e *Engine) submit(in SubmitAsked) {
 	}
 	e.submits.tickets[in.Ticket] = t
 	now := e.storeNow()
+	all := make([]newTask, len(in.Tasks))
 	for i := range in.Tasks {
-		task := in.Tasks[i]
+		n := &all[i]
+		n.task, n.ticket, n.index = in.Tasks[i], in.Ticket, i
+		task := &n.task
 		task.Region, task.ID = e.region, e.newID(now)
 		if task.EffectKey.IsZero() {
 			task.EffectKey = task.ID
 		}
 		t.outcomes[i].Ref = task.Ref
-		n := newTask{task: task, ticket: in.Ticket, index: i}
 		if task.Tier == scheduler.Urgent {
 			e.submits.urgentSeen = e.local
 			e.submits.urgent.pending = append(e.submits.urgent.pending, n)
@@ -102,15 +104,8 @@ func (e *Engine) insert(eager bool) {
 
 func (e *Engine) insertBatch(q *queue, limit int, eager bool) {
 	now := e.storeNow()
-	bytes, n := 0, 0
-	for n < len(q.pending) && n < limit && (n == 0 || bytes+len(q.pending[n].task.Payload) <= scheduler.BatchBytesMax) {
-		bytes += len(q.pending[n].task.Payload)
-		n++
-	}
-	batch := make([]newTask, n)
-	copy(batch, q.pending)
-	q.pending = append(q.pending[:0:0], q.pending[n:]...)
-	tasks := make([]scheduler.Task, n)
+	batch := takeBatch(&q.pending, limit, func(n *newTask) int { return len(n.task.Payload) })
+	tasks := make([]scheduler.Task, len(batch))
 	for i := range batch {
 		task := &batch[i].task
 		prepare(task, now)
@@ -119,7 +114,7 @@ func (e *Engine) insertBatch(q *queue, limit int, eager bool) {
 		}
 		tasks[i] = *task
 	}
-	e.observe.Batch(q.name, n)
+	e.observe.Batch(q.name, len(batch))
 	e.run(&q.pipe, scheduler.Insert{Region: e.region, Tasks: tasks}, func(s *statement, answer any, err error) {
 		e.inserted(q, batch, s, answer, err)
 	})
@@ -135,7 +130,7 @@ func prepare(t *scheduler.Task, now time.Time) {
 	}
 }
 
-func (e *Engine) inserted(q *queue, batch []newTask, s *statement, answer any, err error) {
+func (e *Engine) inserted(q *queue, batch []*newTask, s *statement, answer any, err error) {
 	if err != nil {
 		e.insertFailed(q, batch, s, err)
 		return
@@ -145,7 +140,7 @@ func (e *Engine) inserted(q *queue, batch []newTask, s *statement, answer any, e
 	var ready []scheduler.ReadyRow
 	accepted := 0
 	for i := range answers {
-		n, a := &batch[i], &answers[i]
+		n, a := batch[i], &answers[i]
 		if a.Verdict == scheduler.InsertStored {
 			accepted++
 		}
@@ -155,7 +150,7 @@ func (e *Engine) inserted(q *queue, batch []newTask, s *statement, answer any, e
 		switch {
 		case a.Verdict == scheduler.InsertNotStarted:
 			n.plain = true
-			q.pending = append(q.pending, *n)
+			q.pending = append(q.pending, n)
 			continue
 		case a.Verdict == scheduler.InsertStored && n.task.State == scheduler.Ready && a.State == scheduler.Ready:
 			ready = append(ready, readyRow(&n.task))
@@ -217,7 +212,7 @@ func (e *Engine) withdrawSubmit(id Ticket) {
 		return
 	}
 	for _, q := range []*queue{&e.submits.urgent, &e.submits.others} {
-		q.pending = slices.DeleteFunc(q.pending, func(n newTask) bool {
+		q.pending = slices.DeleteFunc(q.pending, func(n *newTask) bool {
 			if n.ticket == id {
 				t.outcomes[n.index], t.settled[n.index] = SubmitOutcome{Err: ErrBusy}, true
 			}
@@ -234,14 +229,14 @@ func (e *Engine) withdrawSubmit(id Ticket) {
 }
 
 // insertFailed tries a batch again until the store says what stands, or finds the row that it will not take.
-func (e *Engine) insertFailed(q *queue, batch []newTask, s *statement, err error) {
+func (e *Engine) insertFailed(q *queue, batch []*newTask, s *statement, err error) {
 	in := s.request.(scheduler.Insert)
 	switch classify(err, len(batch)) {
 	case halve:
 		half := len(batch) / 2
 		e.finish(s)
 		for _, part := range []struct {
-			batch []newTask
+			batch []*newTask
 			tasks []scheduler.Task
 		}{{batch[:half], in.Tasks[:half]}, {batch[half:], in.Tasks[half:]}} {
 			e.run(&q.pipe, scheduler.Insert{Region: in.Region, Tasks: part.tasks}, func(s *statement, answer any, err error) {
@@ -250,7 +245,7 @@ func (e *Engine) insertFailed(q *queue, batch []newTask, s *statement, err error
 		}
 	case refuse:
 		e.finish(s)
-		n := &batch[0]
+		n := batch[0]
 		if n.task.State == scheduler.Running {
 			e.core.Advance(scheduler.StartRefused{ID: n.task.ID})
 		}

@@ -206,7 +206,7 @@ func (e *Engine) register(stream StreamID, r *Register) {
 }
 
 func (e *Engine) accepted(tokens []scheduler.Token) {
-	var known []scheduler.Token
+	known := make([]scheduler.Token, 0, len(tokens))
 	for _, token := range tokens {
 		if e.core.Holds(token) {
 			known = append(known, token)
@@ -220,7 +220,7 @@ func (e *Engine) accepted(tokens []scheduler.Token) {
 // reported takes the ends of attempts. Of one that is not known to run here the row is taken over first, since what follows
 // from a report depends on it; one whose end is being written already gets its answer from that, or from the take-over.
 func (e *Engine) reported(reports []scheduler.Report) {
-	known := reports[:0:0]
+	known := make([]scheduler.Report, 0, len(reports))
 	for i := range reports {
 		r := &reports[i]
 		if e.core.Runs(r.Token) {
