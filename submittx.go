@@ -151,9 +151,9 @@ func insertArgs(scope TxScope, spec *Spec, id [16]byte) ([]any, State, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	var specText *string
-	if text := string(raw); text != "{}" {
-		specText = &text
+	specText := string(raw)
+	if specText == "{}" {
+		specText = ""
 	}
 	tier := spec.Tier
 	if tier == 0 {
@@ -166,54 +166,29 @@ func insertArgs(scope TxScope, spec *Spec, id [16]byte) ([]any, State, error) {
 	now := time.Now()
 	runAt, startBy := moment(spec.RunAt, spec.Delay, now), moment(spec.StartBy, spec.StartWithin, now)
 	state := Ready
-	if runAt != nil && runAt.After(now) {
+	if runAt.After(now) {
 		state = Scheduled
 	} else {
-		runAt = nil
+		runAt = time.Time{}
 	}
-	args := []any{
-		scope.Region,
-		[16]byte{},
-		id,
-		[][16]byte{id},
-		[]int16{int16(id[0])},
-		[]int16{int16(tier)},
-		[]int16{int16(state)},
-		[]int16{int16(uint16(txsql.ClassOf(spec.Kind)))},
-		[]int64{tolerance.Microseconds()},
-		[]*time.Time{runAt},
-		[]*time.Time{startBy},
-		[]*[16]byte{nil},
-		[]*[16]byte{nil},
-		[]string{scope.Tenant},
-		[]string{spec.Kind},
-		[]*string{optional(spec.ContentType)},
-		[]*string{nil},
-		[]*string{specText},
-		[][]byte{spec.Payload},
-	}
+	b := txsql.NewBatch(1)
+	b.IDs, b.Shards, b.Workers, b.Traces, b.Payloads = [][16]byte{id}, []int16{int16(id[0])}, []*[16]byte{nil}, []*string{nil}, [][]byte{spec.Payload}
+	b.Shape = []int16{b.ShapeOf(txsql.Shape{
+		Tier: int16(tier), State: int16(state), Class: int16(uint16(txsql.ClassOf(spec.Kind))), ToleranceUS: tolerance.Microseconds(),
+		RunAt: runAt, StartBy: startBy, Tenant: scope.Tenant, Kind: spec.Kind, ContentType: spec.ContentType, Spec: specText,
+	})}
 	if spec.IdempotencyKey != "" {
-		args = append(args, []string{spec.IdempotencyKey}, [][]byte{fingerprint(spec)})
+		b.Keys, b.Prints = []string{spec.IdempotencyKey}, [][]byte{fingerprint(spec)}
 	}
-	return args, state, nil
+	return b.Args(scope.Region, [16]byte{}, id), state, nil
 }
 
-func moment(at time.Time, in time.Duration, now time.Time) *time.Time {
-	if !at.IsZero() {
-		return &at
+// moment is a time that is given, or counted from now; zero for neither.
+func moment(at time.Time, in time.Duration, now time.Time) time.Time {
+	if at.IsZero() && in > 0 {
+		return now.Add(in)
 	}
-	if in > 0 {
-		t := now.Add(in)
-		return &t
-	}
-	return nil
-}
-
-func optional(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
+	return at
 }
 
 // fingerprint is the same as the API's: a key may be used again over either way.

@@ -44,6 +44,16 @@ var auditSearches = []struct {
 		"running tasks whose scheduler's session ended more than a minute ago: no live scheduler reclaims them",
 	},
 	{
+		"unlisted",
+		`SELECT count(*), (array_agg(t.id))[1] FROM tasks t
+		 LEFT JOIN (
+		    SELECT DISTINCT s.session_id, u.id FROM starts s CROSS JOIN LATERAL unnest(s.ids) AS u (id)
+		    WHERE s.region = $1::crdb_internal_region
+		 ) x ON x.session_id = t.session_id AND x.id = t.id
+		 WHERE t.region = $1::crdb_internal_region AND t.state = 3 AND x.id IS NULL`,
+		"running tasks that no row of starts names: nobody would reclaim them; put them there",
+	},
+	{
 		"unserved",
 		`SELECT count(*), (array_agg(t.id))[1] FROM tasks t
 		 WHERE t.region = $1::crdb_internal_region AND t.state = 2 AND NOT EXISTS (

@@ -15,13 +15,14 @@ const heldColumns = `t.id, t.attempt, t.worker_id, t.session_id, t.tenant, t.kin
 
 // startColumns are what its worker needs besides. Small payloads come with them, large ones are read after winning.
 const startColumns = heldColumns + `, t.state,
-    CASE WHEN octet_length(t.payload) <= 4096 THEN t.payload END, COALESCE(octet_length(t.payload), 0), t.content_type,
+    CASE WHEN octet_length(t.payload) <= 4096 THEN t.payload END AS payload, COALESCE(octet_length(t.payload), 0) AS size, t.content_type,
     t.effect_key, t.trace_parent`
 
 // claimTasks turns waiting rows into running attempts of a session.
 // Guard: the state and attempt that were read, the wake time of scheduled rows, start_by, and the session not ended.
-// Returns the rows won.
+// Notes what has started. Returns the rows won.
 const claimTasks = `
+WITH claimed AS (
 UPDATE tasks t SET state = 3, attempt = t.attempt + 1, session_id = $2::uuid, worker_id = x.worker_id, started_at = now(),
     wake_at = NULL,
     ready_at = CASE WHEN t.state = 1 THEN now() ELSE t.ready_at END,
@@ -34,7 +35,12 @@ WHERE t.region = x.region AND t.id = x.id AND t.state = x.state AND t.attempt = 
     AND (t.state = 2 OR (t.state = 1 AND t.wake_at <= now()))
     AND (t.start_by IS NULL OR t.start_by > now())
     AND EXISTS (SELECT 1 FROM sessions s WHERE s.region = $1::crdb_internal_region AND s.id = $2::uuid AND s.ended_at IS NULL)
-RETURNING ` + startColumns
+RETURNING ` + startColumns + `
+), started AS (
+    INSERT INTO starts (region, session_id, batch, ids, at)
+    SELECT $1::crdb_internal_region, $2::uuid, $7::uuid, array_agg(id), now() FROM claimed HAVING count(*) > 0
+)
+SELECT * FROM claimed`
 
 // readStarts tells what stands of rows that a claim did not return.
 const readStarts = `
@@ -55,7 +61,7 @@ func (s *Store) Claim(ctx context.Context, b scheduler.ClaimBatch) ([]scheduler.
 	for i, c := range b.Claims {
 		ids[i], states[i], attempts[i], workers[i] = c.ID, int16(c.From), c.Seen, c.Worker
 	}
-	got, err := rows(ctx, s.hot, "claim tasks", claimTasks, scanStart, b.Region, [16]byte(b.Session), ids, states, attempts, workers)
+	got, err := rows(ctx, s.hot, "claim tasks", claimTasks, scanStart, b.Region, [16]byte(b.Session), ids, states, attempts, workers, newBatchID())
 	if err != nil {
 		return nil, err
 	}

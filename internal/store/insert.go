@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -13,83 +12,50 @@ import (
 	"github.com/errandhq/errand/scheduler"
 )
 
-// insertColumns holds a batch column by column.
-type insertColumns struct {
-	session                        scheduler.SessionID
-	ids                            [][16]byte
-	shards, tiers, states, classes []int16
-	tolerances                     []int64
-	runAts, startBys               []*time.Time
-	workers, effects               []*[16]byte
-	tenants, kinds                 []string
-	contentTypes, traces, specs    []*string
-	payloads                       [][]byte
-	keys                           []string
-	prints                         [][]byte
+// inserts is a batch in the making.
+type inserts struct {
+	*txsql.Batch
+	session scheduler.SessionID // of those that start at once
 }
 
-func (c *insertColumns) add(t *scheduler.Task) error {
+func (b *inserts) add(t *scheduler.Task) error {
 	spec, err := optionalSpec(&t.Spec)
 	if err != nil {
 		return err
 	}
-	effect := optionalID(t.EffectKey)
-	if t.EffectKey == t.ID {
-		effect = nil
+	shape := txsql.Shape{
+		Tier: int16(t.Tier), State: int16(t.State), Class: t.Class().Hash(), ToleranceUS: t.Tolerance.Microseconds(),
+		RunAt: t.RunAt, StartBy: t.StartBy, Tenant: t.Tenant, Kind: t.Kind, ContentType: t.ContentType, Spec: spec,
 	}
+	if t.EffectKey != t.ID {
+		shape.EffectKey = t.EffectKey
+	}
+	var worker *[16]byte
 	if t.State == scheduler.Running {
-		c.session = t.Session
+		b.session, shape.State = t.Session, int16(scheduler.Ready)
+		worker = optionalID(t.Worker)
 	}
-	c.ids = append(c.ids, t.ID)
-	c.shards = append(c.shards, int16(t.ID.Shard()))
-	c.tiers = append(c.tiers, int16(t.Tier))
-	c.states = append(c.states, int16(t.State))
-	c.classes = append(c.classes, t.Class().Hash())
-	c.tolerances = append(c.tolerances, t.Tolerance.Microseconds())
-	c.runAts = append(c.runAts, optionalTime(t.RunAt))
-	c.startBys = append(c.startBys, optionalTime(t.StartBy))
-	c.workers = append(c.workers, optionalID(t.Worker))
-	c.effects = append(c.effects, effect)
-	c.tenants = append(c.tenants, t.Tenant)
-	c.kinds = append(c.kinds, t.Kind)
-	c.contentTypes = append(c.contentTypes, optionalText(t.ContentType))
-	c.traces = append(c.traces, optionalText(t.TraceParent))
-	c.specs = append(c.specs, spec)
-	c.payloads = append(c.payloads, t.Payload)
-	c.keys = append(c.keys, t.IdempotencyKey)
-	c.prints = append(c.prints, t.Fingerprint)
+	b.IDs = append(b.IDs, t.ID)
+	b.Shards = append(b.Shards, int16(t.ID.Shard()))
+	b.Shape = append(b.Shape, b.ShapeOf(shape))
+	b.Workers = append(b.Workers, worker)
+	b.Traces = append(b.Traces, optionalText(t.TraceParent))
+	b.Payloads = append(b.Payloads, t.Payload)
+	if t.IdempotencyKey != "" {
+		b.Keys = append(b.Keys, t.IdempotencyKey)
+		b.Prints = append(b.Prints, t.Fingerprint)
+	}
 	return nil
-}
-
-// grow makes room for n rows.
-func (c *insertColumns) grow(n int) {
-	c.ids, c.payloads, c.prints = make([][16]byte, 0, n), make([][]byte, 0, n), make([][]byte, 0, n)
-	c.shards, c.tiers, c.states, c.classes = make([]int16, 0, n), make([]int16, 0, n), make([]int16, 0, n), make([]int16, 0, n)
-	c.tolerances, c.runAts, c.startBys = make([]int64, 0, n), make([]*time.Time, 0, n), make([]*time.Time, 0, n)
-	c.workers, c.effects = make([]*[16]byte, 0, n), make([]*[16]byte, 0, n)
-	c.tenants, c.kinds, c.keys = make([]string, 0, n), make([]string, 0, n), make([]string, 0, n)
-	c.contentTypes, c.traces, c.specs = make([]*string, 0, n), make([]*string, 0, n), make([]*string, 0, n)
-}
-
-func (c *insertColumns) args(region string, keyed bool) []any {
-	args := []any{
-		region, [16]byte(c.session), newBatchID(), c.ids, c.shards, c.tiers, c.states, c.classes, c.tolerances, c.runAts, c.startBys,
-		c.workers, c.effects, c.tenants, c.kinds, c.contentTypes, c.traces, c.specs, c.payloads,
-	}
-	if keyed {
-		args = append(args, c.keys, c.prints)
-	}
-	return args
 }
 
 // Insert stores new tasks and answers for each what stands.
 func (s *Store) Insert(ctx context.Context, in scheduler.Insert) ([]scheduler.Inserted, error) {
-	var plain, keyed insertColumns
+	var plain, keyed inserts
 	firsts := map[[2]string]int{} // the first task of the batch with a key
 	twins := map[int]int{}        // a later one with the same key, and its first
 	for i := range in.Tasks {
 		t := &in.Tasks[i]
-		columns := &plain
+		batch := &plain
 		if t.IdempotencyKey != "" {
 			key := [2]string{t.Tenant, t.IdempotencyKey}
 			if first, seen := firsts[key]; seen {
@@ -97,29 +63,29 @@ func (s *Store) Insert(ctx context.Context, in scheduler.Insert) ([]scheduler.In
 				continue
 			}
 			firsts[key] = i
-			columns = &keyed
+			batch = &keyed
 		}
-		if columns.ids == nil {
-			columns.grow(len(in.Tasks) - i)
+		if batch.Batch == nil {
+			batch.Batch = txsql.NewBatch(len(in.Tasks) - i)
 		}
-		if err := columns.add(t); err != nil {
+		if err := batch.add(t); err != nil {
 			return nil, err
 		}
 	}
 	stored := make(map[scheduler.ID]scheduler.Inserted, len(in.Tasks))
 	for _, part := range []struct {
-		pool    *pgxpool.Pool
-		sql     string
-		columns *insertColumns
-		keyed   bool
+		pool  *pgxpool.Pool
+		sql   string
+		batch *inserts
 	}{
-		{s.hot, txsql.InsertTasks, &plain, false},
-		{s.general, txsql.InsertKeyedTasks, &keyed, true}, // joins two parts of itself: that wants the ordinary planner
+		{s.hot, txsql.InsertTasks, &plain},
+		{s.general, txsql.InsertKeyedTasks, &keyed}, // joins two parts of itself: that wants the ordinary planner
 	} {
-		if len(part.columns.ids) == 0 {
+		if part.batch.Batch == nil {
 			continue
 		}
-		got, err := rows(ctx, part.pool, "insert tasks", part.sql, scanInserted, part.columns.args(in.Region, part.keyed)...)
+		args := part.batch.Args(in.Region, part.batch.session, newBatchID())
+		got, err := rows(ctx, part.pool, "insert tasks", part.sql, scanInserted, args...)
 		if err != nil {
 			return nil, err
 		}

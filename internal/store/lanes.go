@@ -13,13 +13,13 @@ import (
 const discoverGroups = `
 WITH RECURSIVE g AS (
     (SELECT t.tenant, t.tier, t.class FROM tasks t
-     WHERE t.region = $1::crdb_internal_region AND t.shard = $2::smallint AND t.state = 2
+     WHERE t.region = $1::crdb_internal_region AND t.lane = $2::smallint
         AND (t.tenant, t.tier, t.class) > ($3::text, $4::smallint, $5::smallint)
      ORDER BY t.tenant, t.tier, t.class LIMIT 1)
     UNION ALL
     SELECT n.tenant, n.tier, n.class FROM g CROSS JOIN LATERAL (
         SELECT t.tenant, t.tier, t.class FROM tasks t
-        WHERE t.region = $1::crdb_internal_region AND t.shard = $2::smallint AND t.state = 2
+        WHERE t.region = $1::crdb_internal_region AND t.lane = $2::smallint
             AND (t.tenant, t.tier, t.class) > (g.tenant, g.tier, g.class)
         ORDER BY t.tenant, t.tier, t.class LIMIT 1) n
 )
@@ -50,8 +50,7 @@ SELECT r.* FROM (
     OFFSET 0
 ) x CROSS JOIN LATERAL (
     SELECT ` + readyColumns + ` FROM tasks t
-    WHERE t.region = $1::crdb_internal_region AND t.shard = x.shard AND t.tenant = x.tenant AND t.tier = x.tier AND t.class = x.class
-        AND t.state = 2
+    WHERE t.region = $1::crdb_internal_region AND t.lane = x.shard AND t.tenant = x.tenant AND t.tier = x.tier AND t.class = x.class
     ORDER BY t.due, t.id LIMIT $6::bigint
 ) r`
 
@@ -113,42 +112,4 @@ func (s *Store) Timed(ctx context.Context, q scheduler.TimedQuery) ([]scheduler.
 		err := row.Scan(append(r.targets(), &wake)...)
 		return scheduler.TimedRow{ReadyRow: r.ready(), WakeAt: wake.UTC()}, err
 	}, q.Region, shards(q.Shards), q.Horizon.Microseconds(), int64(q.Limit))
-}
-
-// readRunning reads the running rows of a session.
-const readRunning = `
-SELECT ` + heldColumns + ` FROM tasks t
-WHERE t.region = $1::crdb_internal_region AND t.session_id = $2::uuid AND t.state = 3 AND t.id > $3::uuid
-ORDER BY t.id LIMIT $4::bigint`
-
-// Running reads the running rows of a session, by ID.
-func (s *Store) Running(ctx context.Context, q scheduler.RunningQuery) ([]scheduler.Held, error) {
-	return rows(ctx, s.control, "read running rows", readRunning, scanHeld,
-		q.Region, [16]byte(q.Session), [16]byte(q.After), int64(q.Limit))
-}
-
-// readOrphans walks the running index from session to session, and reads the rows of those that are missing or ended.
-const readOrphans = `
-WITH RECURSIVE s AS (
-    (SELECT t.session_id FROM tasks t WHERE t.region = $1::crdb_internal_region AND t.state = 3 ORDER BY t.session_id LIMIT 1)
-    UNION ALL
-    SELECT n.session_id FROM s CROSS JOIN LATERAL (
-        SELECT t.session_id FROM tasks t
-        WHERE t.region = $1::crdb_internal_region AND t.state = 3 AND t.session_id > s.session_id
-        ORDER BY t.session_id LIMIT 1) n
-)
-SELECT r.* FROM s
-LEFT JOIN sessions o ON o.region = $1::crdb_internal_region AND o.id = s.session_id
-CROSS JOIN LATERAL (
-    SELECT ` + heldColumns + ` FROM tasks t
-    WHERE t.region = $1::crdb_internal_region AND t.state = 3 AND t.session_id = s.session_id AND t.shard = ANY ($2::smallint[])
-    ORDER BY t.id LIMIT $4::bigint
-) r
-WHERE o.id IS NULL OR o.ended_at < now() - $3::bigint * INTERVAL '1 microsecond'
-LIMIT $4::bigint`
-
-// Orphans reads running rows whose session is missing, or ended for longer than the grace.
-func (s *Store) Orphans(ctx context.Context, q scheduler.OrphanQuery) ([]scheduler.Held, error) {
-	return rows(ctx, s.control, "read orphaned rows", readOrphans, scanHeld,
-		q.Region, shards(q.Shards), q.Grace.Microseconds(), int64(q.Limit))
 }

@@ -65,17 +65,16 @@ func textOf(s *string) string {
 	return *s
 }
 
-// optionalSpec is NULL when nothing is set: most tasks store none.
-func optionalSpec(s *scheduler.Spec) (*string, error) {
-	if s == nil || reflect.ValueOf(*s).IsZero() {
-		return nil, nil
+// optionalSpec is empty when nothing is set: most tasks store none.
+func optionalSpec(s *scheduler.Spec) (string, error) {
+	if s == nil || reflect.ValueOf(s).Elem().IsZero() {
+		return "", nil
 	}
 	raw, err := json.Marshal(s)
 	if err != nil {
-		return nil, fmt.Errorf("%w: spec: %w", scheduler.ErrRefused, err)
+		return "", fmt.Errorf("%w: spec: %w", scheduler.ErrRefused, err)
 	}
-	text := string(raw)
-	return &text, nil
+	return string(raw), nil
 }
 
 // specOf reads a stored spec. One that a human broke means the defaults: a bad row must not stop the others.

@@ -12,14 +12,21 @@ import (
 
 // attachTasks hands running rows to another session.
 // Guard: the row runs under this very token, and the new session is not ended.
+// Notes what the session has now. Returns the rows won.
 const attachTasks = `
+WITH attached AS (
 UPDATE tasks t SET session_id = $2::uuid
 FROM (
     SELECT $1::crdb_internal_region AS region, u.* FROM unnest($3::uuid[], $4::bigint[], $5::uuid[]) AS u (id, attempt, worker_id) OFFSET 0
 ) x
 WHERE t.region = x.region AND t.id = x.id AND t.state = $6::smallint AND t.attempt = x.attempt AND t.worker_id = x.worker_id
     AND EXISTS (SELECT 1 FROM sessions s WHERE s.region = $1::crdb_internal_region AND s.id = $2::uuid AND s.ended_at IS NULL)
-RETURNING ` + heldColumns
+RETURNING ` + heldColumns + `
+), started AS (
+    INSERT INTO starts (region, session_id, batch, ids, at)
+    SELECT $1::crdb_internal_region, $2::uuid, $7::uuid, array_agg(id), now() FROM attached HAVING count(*) > 0
+)
+SELECT * FROM attached`
 
 // Attach takes running attempts over for a session. It fails when nothing but the end of that session is against it.
 func (s *Store) Attach(ctx context.Context, b scheduler.AttachBatch) ([]scheduler.Attached, error) {
@@ -29,7 +36,7 @@ func (s *Store) Attach(ctx context.Context, b scheduler.AttachBatch) ([]schedule
 		ids[i], attempts[i], workers[i] = t.ID, t.Attempt, t.Worker
 	}
 	got, err := rows(ctx, s.hot, "attach attempts", attachTasks, scanHeld, b.Region, [16]byte(b.Session), ids, attempts, workers,
-		int16(scheduler.Running))
+		int16(scheduler.Running), newBatchID())
 	if err != nil {
 		return nil, err
 	}

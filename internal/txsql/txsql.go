@@ -5,6 +5,7 @@ package txsql
 import (
 	"encoding/binary"
 	"hash/fnv"
+	"time"
 )
 
 // ShardsPerRegion is the number of lanes over which a region's tasks are spread; the first byte of an id is its lane.
@@ -26,66 +27,151 @@ func ClassOf(kind string, regions ...string) uint64 {
 	return h.Sum64()
 }
 
-// InsertTasks stores new tasks and counts them.
-// Guard: the primary key; an eager start (state 3) only while its session is not ended, and before its start_by.
-// Returns the rows that this execution stored.
-const InsertTasks = `
-WITH stored AS (
-    INSERT INTO tasks (region, id, shard, tier, state, class, attempt, tolerance_us, created_at, due, ready_at, run_at, start_by,
-        wake_at, started_at, session_id, worker_id, effect_key, tenant, kind, content_type, trace_parent, spec, payload)
-    SELECT $1::crdb_internal_region, x.id, x.shard, x.tier, x.state, x.class, CASE WHEN x.state = 3 THEN 1 ELSE 0 END, x.tolerance_us,
+// The input of the inserts: a row per task, and what many tasks have in common once, in shapes that rows point at by number from 1.
+// A task with a worker starts in this very statement. $1 is the region, $2 the session, $3 the batch.
+const input = `
+    SELECT u.*, CASE WHEN u.worker_id IS NULL THEN ($11::smallint[])[u.shape] ELSE 3 END AS state,
+        ($10::smallint[])[u.shape] AS tier, ($12::smallint[])[u.shape] AS class, ($13::bigint[])[u.shape] AS tolerance_us,
+        ($14::timestamptz[])[u.shape] AS run_at, ($15::timestamptz[])[u.shape] AS start_by, ($16::uuid[])[u.shape] AS effect_key,
+        ($17::text[])[u.shape] AS tenant, ($18::text[])[u.shape] AS kind, ($19::text[])[u.shape] AS content_type,
+        ($20::text[])[u.shape] AS spec`
+
+// mayStart is what an eager start needs: it is not too late, and its session not ended.
+const mayStart = `
+    WHERE u.worker_id IS NULL OR ((($15::timestamptz[])[u.shape] IS NULL OR ($15::timestamptz[])[u.shape] > now()) AND EXISTS (
+        SELECT 1 FROM sessions s WHERE s.region = $1::crdb_internal_region AND s.id = $2::uuid AND s.ended_at IS NULL))`
+
+const taskColumns = `region, id, shard, tier, state, class, attempt, tolerance_us, created_at, due, ready_at, run_at, start_by,
+        wake_at, started_at, session_id, worker_id, effect_key, tenant, kind, content_type, trace_parent, spec, payload`
+
+const taskValues = `$1::crdb_internal_region, x.id, x.shard, x.tier, x.state, x.class, CASE WHEN x.state = 3 THEN 1 ELSE 0 END, x.tolerance_us,
         now(), COALESCE(x.run_at, now()) + x.tolerance_us * INTERVAL '1 microsecond',
         CASE WHEN x.state IN (2, 3) THEN now() END, x.run_at, x.start_by,
         CASE WHEN x.state = 1 THEN CASE WHEN x.start_by < x.run_at THEN x.start_by ELSE x.run_at END
              WHEN x.state = 2 THEN x.start_by END,
         CASE WHEN x.state = 3 THEN now() END, CASE WHEN x.state = 3 THEN $2::uuid END, x.worker_id, x.effect_key,
-        x.tenant, x.kind, x.content_type, x.trace_parent, x.spec::jsonb, x.payload
-    FROM unnest($4::uuid[], $5::smallint[], $6::smallint[], $7::smallint[], $8::smallint[], $9::bigint[], $10::timestamptz[],
-        $11::timestamptz[], $12::uuid[], $13::uuid[], $14::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::bytea[])
-        AS x (id, shard, tier, state, class, tolerance_us, run_at, start_by, worker_id, effect_key, tenant, kind, content_type,
-              trace_parent, spec, payload)
-    WHERE x.state <> 3 OR ((x.start_by IS NULL OR x.start_by > now()) AND EXISTS (
-        SELECT 1 FROM sessions s WHERE s.region = $1::crdb_internal_region AND s.id = $2::uuid AND s.ended_at IS NULL))
-    ON CONFLICT (region, id) DO NOTHING
-    RETURNING id, state, tenant, tier, created_at
-), counted AS (
+        x.tenant, x.kind, x.content_type, x.trace_parent, x.spec::jsonb, x.payload`
+
+const counted = `
     INSERT INTO ledger (region, batch, tenant, tier, accepted, ended, purged, at)
     SELECT $1::crdb_internal_region, $3::uuid, tenant, tier, count(*), 0, 0, now() FROM stored GROUP BY tenant, tier
-)
+`
+
+const startedTasks = `
+    INSERT INTO starts (region, session_id, batch, ids, at)
+    SELECT $1::crdb_internal_region, $2::uuid, $3::uuid, array_agg(id), now() FROM stored WHERE state = 3 HAVING count(*) > 0
+`
+
+// InsertTasks stores new tasks, counts them, and notes which have started.
+// Guard: the primary key; an eager start (state 3) only while its session is not ended, and before its start_by.
+// Returns the rows that this execution stored.
+const InsertTasks = `
+WITH stored AS (
+    INSERT INTO tasks (` + taskColumns + `)
+    SELECT ` + taskValues + `
+    FROM (` + input + `
+    FROM unnest($4::uuid[], $5::smallint[], $6::smallint[], $7::uuid[], $8::text[], $9::bytea[])
+        AS u (id, shard, shape, worker_id, trace_parent, payload)` + mayStart + `
+    ) x
+    ON CONFLICT (region, id) DO NOTHING
+    RETURNING id, state, tenant, tier, created_at
+), counted AS (` + counted + `), started AS (` + startedTasks + `)
 SELECT id, state, created_at FROM stored`
 
 // InsertKeyedTasks is InsertTasks for tasks with an idempotency key: the key and the task are stored together or not at all.
 // Guard: as above, and the key's primary key.
 const InsertKeyedTasks = `
-WITH input AS (
-    SELECT * FROM unnest($4::uuid[], $5::smallint[], $6::smallint[], $7::smallint[], $8::smallint[], $9::bigint[], $10::timestamptz[],
-        $11::timestamptz[], $12::uuid[], $13::uuid[], $14::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::bytea[],
-        $20::text[], $21::bytea[])
-        AS x (id, shard, tier, state, class, tolerance_us, run_at, start_by, worker_id, effect_key, tenant, kind, content_type,
-              trace_parent, spec, payload, key, fingerprint)
-    WHERE x.state <> 3 OR ((x.start_by IS NULL OR x.start_by > now()) AND EXISTS (
-        SELECT 1 FROM sessions s WHERE s.region = $1::crdb_internal_region AND s.id = $2::uuid AND s.ended_at IS NULL))
+WITH input AS (` + input + `
+    FROM unnest($4::uuid[], $5::smallint[], $6::smallint[], $7::uuid[], $8::text[], $9::bytea[], $21::text[], $22::bytea[])
+        AS u (id, shard, shape, worker_id, trace_parent, payload, key, fingerprint)` + mayStart + `
 ), keyed AS (
     INSERT INTO idempotency_keys (region, tenant, key, fingerprint, task_region, task_id, created_at)
     SELECT $1::crdb_internal_region, x.tenant, x.key, x.fingerprint, $1, x.id, now() FROM input x
     ON CONFLICT (region, tenant, key) DO NOTHING
     RETURNING task_id
 ), stored AS (
-    INSERT INTO tasks (region, id, shard, tier, state, class, attempt, tolerance_us, created_at, due, ready_at, run_at, start_by,
-        wake_at, started_at, session_id, worker_id, effect_key, tenant, kind, content_type, trace_parent, spec, payload,
-        idempotency_key)
-    SELECT $1::crdb_internal_region, x.id, x.shard, x.tier, x.state, x.class, CASE WHEN x.state = 3 THEN 1 ELSE 0 END, x.tolerance_us,
-        now(), COALESCE(x.run_at, now()) + x.tolerance_us * INTERVAL '1 microsecond',
-        CASE WHEN x.state IN (2, 3) THEN now() END, x.run_at, x.start_by,
-        CASE WHEN x.state = 1 THEN CASE WHEN x.start_by < x.run_at THEN x.start_by ELSE x.run_at END
-             WHEN x.state = 2 THEN x.start_by END,
-        CASE WHEN x.state = 3 THEN now() END, CASE WHEN x.state = 3 THEN $2::uuid END, x.worker_id, x.effect_key,
-        x.tenant, x.kind, x.content_type, x.trace_parent, x.spec::jsonb, x.payload, x.key
+    INSERT INTO tasks (` + taskColumns + `, idempotency_key)
+    SELECT ` + taskValues + `, x.key
     FROM input x JOIN keyed k ON k.task_id = x.id
     ON CONFLICT (region, id) DO NOTHING
     RETURNING id, state, tenant, tier, created_at
-), counted AS (
-    INSERT INTO ledger (region, batch, tenant, tier, accepted, ended, purged, at)
-    SELECT $1::crdb_internal_region, $3::uuid, tenant, tier, count(*), 0, 0, now() FROM stored GROUP BY tenant, tier
-)
+), counted AS (` + counted + `), started AS (` + startedTasks + `)
 SELECT id, state, created_at FROM stored`
+
+// Batch is what the inserts are told, column by column.
+type Batch struct {
+	// One entry per task.
+	IDs      [][16]byte
+	Shards   []int16
+	Shape    []int16     // the number of its shape, from 1
+	Workers  []*[16]byte // nil unless it starts at once
+	Traces   []*string
+	Payloads [][]byte
+	Keys     []string // idempotency keys and fingerprints, for InsertKeyedTasks only
+	Prints   [][]byte
+
+	shapes  []Shape
+	numbers map[Shape]int16
+}
+
+// Shape is what many tasks of a batch have in common. Nullable parts are empty for NULL.
+type Shape struct {
+	Tier, State, Class int16 // the state of a task without a worker
+	ToleranceUS        int64
+	RunAt, StartBy     time.Time
+	EffectKey          [16]byte
+	Tenant, Kind       string
+	ContentType, Spec  string
+}
+
+// NewBatch returns a batch with room for n tasks.
+func NewBatch(n int) *Batch {
+	return &Batch{
+		IDs: make([][16]byte, 0, n), Shards: make([]int16, 0, n), Shape: make([]int16, 0, n), Workers: make([]*[16]byte, 0, n),
+		Traces: make([]*string, 0, n), Payloads: make([][]byte, 0, n), numbers: map[Shape]int16{},
+	}
+}
+
+// ShapeOf returns the number of a shape.
+func (b *Batch) ShapeOf(s Shape) int16 {
+	if n := len(b.shapes); n > 0 && b.shapes[n-1] == s { // most batches have one
+		return int16(n)
+	}
+	number, known := b.numbers[s]
+	if !known {
+		b.shapes = append(b.shapes, s)
+		number = int16(len(b.shapes))
+		b.numbers[s] = number
+	}
+	return number
+}
+
+// Args are the arguments of InsertTasks, or of InsertKeyedTasks when there are keys.
+func (b *Batch) Args(region string, session, batch [16]byte) []any {
+	n := len(b.shapes)
+	tiers, states, classes, tolerances := make([]int16, n), make([]int16, n), make([]int16, n), make([]int64, n)
+	runAts, startBys, effects := make([]*time.Time, n), make([]*time.Time, n), make([]*[16]byte, n)
+	tenants, kinds, contentTypes, specs := make([]string, n), make([]string, n), make([]*string, n), make([]*string, n)
+	for i := range b.shapes {
+		s := &b.shapes[i]
+		tiers[i], states[i], classes[i], tolerances[i] = s.Tier, s.State, s.Class, s.ToleranceUS
+		runAts[i], startBys[i], effects[i] = some(&s.RunAt), some(&s.StartBy), some(&s.EffectKey)
+		tenants[i], kinds[i], contentTypes[i], specs[i] = s.Tenant, s.Kind, some(&s.ContentType), some(&s.Spec)
+	}
+	args := []any{
+		region, session, batch, b.IDs, b.Shards, b.Shape, b.Workers, b.Traces, b.Payloads,
+		tiers, states, classes, tolerances, runAts, startBys, effects, tenants, kinds, contentTypes, specs,
+	}
+	if len(b.Keys) > 0 {
+		args = append(args, b.Keys, b.Prints)
+	}
+	return args
+}
+
+// some is nil for a zero value.
+func some[T comparable](v *T) *T {
+	if *v == *new(T) {
+		return nil
+	}
+	return v
+}

@@ -246,12 +246,16 @@ func (e *Engine) NextTurn() time.Duration {
 // tick is how often an engine turns when nothing happens: its periodic work is checked then.
 const tick = 50 * time.Millisecond
 
-// newID makes the ID of a new task in one of this instance's own shards, so that it enters the buffers without a read.
-func (e *Engine) newID(now time.Time) scheduler.ID {
-	shard := uint8(e.rand.IntN(regions.ShardsPerRegion))
+// newShard draws one of this instance's own shards for new tasks, so that they enter the buffers without a read.
+func (e *Engine) newShard() uint8 {
 	if len(e.shards) > 0 {
-		shard = e.shards[e.rand.IntN(len(e.shards))]
+		return e.shards[e.rand.IntN(len(e.shards))]
 	}
+	return uint8(e.rand.IntN(regions.ShardsPerRegion))
+}
+
+// newID makes the ID of a new task.
+func (e *Engine) newID(shard uint8, now time.Time) scheduler.ID {
 	var random [scheduler.RandomBytes]byte
 	for i := range random {
 		random[i] = byte(e.rand.Uint32())

@@ -64,13 +64,13 @@ func (e *Engine) submit(in SubmitAsked) {
 		return
 	}
 	e.submits.tickets[in.Ticket] = t
-	now := e.storeNow()
+	now, shard := e.storeNow(), e.newShard() // one for all: neighbors in the store are written together
 	all := make([]newTask, len(in.Tasks))
 	for i := range in.Tasks {
 		n := &all[i]
 		n.task, n.ticket, n.index = in.Tasks[i], in.Ticket, i
 		task := &n.task
-		task.Region, task.ID = e.region, e.newID(now)
+		task.Region, task.ID = e.region, e.newID(shard, now)
 		if task.EffectKey.IsZero() {
 			task.EffectKey = task.ID
 		}

@@ -2,3 +2,4 @@
 -- +goose NO TRANSACTION
 -- +goose Up
 ALTER TABLE tasks CONFIGURE ZONE USING gc.ttlseconds = 600;
+ALTER TABLE starts CONFIGURE ZONE USING gc.ttlseconds = 600;

@@ -34,6 +34,10 @@ CREATE TABLE tasks (
     result           BYTEA,
     result_type      TEXT,
     failure          JSONB,
+    -- What the indexes of ready and dead tasks go by. An index that names the state itself would get a new entry, and with it every
+    -- other index too, at each change of state; these columns do not change when a running task ends well.
+    lane             SMALLINT GENERATED ALWAYS AS (CASE WHEN state = 2 THEN shard END) STORED,
+    dead_at          TIMESTAMPTZ GENERATED ALWAYS AS (CASE WHEN state = 6 THEN ended_at END) STORED,
     PRIMARY KEY (region, id),
     CONSTRAINT tasks_state CHECK (state BETWEEN 1 AND 8 AND tier BETWEEN 1 AND 3),
     CONSTRAINT tasks_counts CHECK (counted BETWEEN 0 AND attempt AND worker_losses BETWEEN 0 AND counted),
@@ -54,11 +58,21 @@ CREATE TABLE tasks (
 );
 -- Every index but the primary key is partial, with a condition that a statement by primary key does not have: then no planner,
 -- on whatever statistics, can take one of them for such a statement and walk a whole region.
-CREATE INDEX tasks_by_ready ON tasks (region, shard, tenant, tier, class, due, id) WHERE state = 2;
-CREATE INDEX tasks_by_session ON tasks (region, session_id, id) WHERE state = 3;
+CREATE INDEX tasks_by_ready ON tasks (region, lane, tenant, tier, class, due, id) WHERE lane IS NOT NULL;
 CREATE INDEX tasks_by_wake ON tasks (region, shard, wake_at, id) WHERE wake_at IS NOT NULL;
-CREATE INDEX tasks_dead ON tasks (region, tenant, ended_at, id) WHERE state = 6;
+CREATE INDEX tasks_dead ON tasks (region, tenant, dead_at, id) WHERE dead_at IS NOT NULL;
 CREATE INDEX tasks_by_tenant ON tasks (region, tenant, created_at, id) WHERE tenant IS NOT NULL;
+
+-- Which tasks each statement started under a session, so that the running tasks of a session are found: a row per statement in place
+-- of an index entry per task. A row may name tasks that run no more; it never misses one that does.
+CREATE TABLE starts (
+    region     crdb_internal_region NOT NULL,
+    session_id UUID NOT NULL,
+    batch      UUID NOT NULL,
+    ids        UUID[] NOT NULL,
+    at         TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (region, session_id, batch)
+);
 
 -- Attempts that did not simply succeed.
 CREATE TABLE task_attempts (
