@@ -71,7 +71,7 @@ func (w *Worker) take(id attemptID, a *errandv1.Assignment) bool {
 	ctx, cancel := attemptContext(a.GetTimeout().AsDuration())
 	r := &running{cancel: cancel, exclusive: a.GetExclusive()}
 	w.attempts[id] = r
-	go w.handle(ctx, id, r, k.handler, w.attempt(id, a))
+	w.hands.run(func() { w.handle(ctx, id, r, k, w.attempt(id, a)) })
 	return true
 }
 
@@ -124,8 +124,8 @@ var errExited = errors.New("the handler ended its goroutine (runtime.Goexit)")
 
 // handle runs one handler to its end and reports it, unless the attempt was lost meanwhile. The execution cap holds even when
 // no scheduler can be reached to say that it is over.
-func (w *Worker) handle(ctx context.Context, id attemptID, r *running, h Handler, a *Attempt) {
-	ctx, span := traced(ctx, a)
+func (w *Worker) handle(ctx context.Context, id attemptID, r *running, k *kind, a *Attempt) {
+	ctx, span := traced(ctx, k.span, a)
 	var result Result
 	err := errExited
 	defer func() { // also when the handler does not return
@@ -137,7 +137,7 @@ func (w *Worker) handle(ctx context.Context, id attemptID, r *running, h Handler
 		w.ended(id, r, finished(id, result, err, context.Cause(ctx)))
 		r.cancel(nil)
 	}()
-	result, err = run(ctx, h, a)
+	result, err = run(ctx, k.handler, a)
 }
 
 // ended reports an end. An attempt is always either running or owed, never neither: a register at this moment names it.
@@ -192,11 +192,11 @@ var (
 
 // traced continues the submitter's trace, so that a task can be followed from submit to handler across processes. Without a
 // tracer in this process the submitter's context is still there for what the handler calls.
-func traced(ctx context.Context, a *Attempt) (context.Context, trace.Span) {
+func traced(ctx context.Context, name string, a *Attempt) (context.Context, trace.Span) {
 	if a.TraceParent != "" {
 		ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": a.TraceParent})
 	}
-	ctx, span := tracer.Start(ctx, "run "+a.Kind, asConsumer)
+	ctx, span := tracer.Start(ctx, name, asConsumer)
 	if span.IsRecording() {
 		span.SetAttributes(attribute.String("errand.task", a.TaskID), attribute.Int64("errand.attempt", a.Number),
 			attribute.String("errand.tenant", a.Tenant))

@@ -70,12 +70,14 @@ type Worker struct {
 	once       sync.Once
 	idle       chan struct{} // signaled when the last attempt has returned
 	exclusive  grant
+	hands      hands
 	region     string // the scheduler's; belongs to who listens to it
 }
 
 type kind struct {
 	handler Handler
 	slots   int
+	span    string // the name of its spans
 }
 
 // NewWorker returns a worker without handlers. A configuration that cannot work is an ErrConfig that names the field.
@@ -85,7 +87,7 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 	}
 	w := &Worker{
 		cfg: cfg, name: cfg.Name, log: cfg.Log, kinds: map[string]*kind{}, attempts: map[attemptID]*running{},
-		box: newOutbox(), exclusive: grant{began: time.Now()}, handBack: make(chan struct{}), idle: make(chan struct{}, 1),
+		box: newOutbox(), exclusive: grant{began: time.Now()}, handBack: make(chan struct{}), hands: newHands(), idle: make(chan struct{}, 1),
 	}
 	w.cfg.DrainGrace = cmp.Or(cfg.DrainGrace, DefaultDrainGrace)
 	w.cfg.StopGrace = cmp.Or(cfg.StopGrace, DefaultStopGrace)
@@ -134,7 +136,7 @@ func (w *Worker) Handle(name string, slots int, h Handler) {
 	if w.kinds[name] == nil {
 		w.order = append(w.order, name)
 	}
-	w.kinds[name] = &kind{handler: h, slots: slots}
+	w.kinds[name] = &kind{handler: h, slots: slots, span: "run " + name}
 }
 
 // Handle runs a function on JSON values for tasks of a kind, at most slots at once. See [Typed].
@@ -181,6 +183,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
+	defer w.hands.rest()
 	defer w.exclusive.watch(w.stopExclusive)()
 	served := make(chan struct{})
 	var refused error

@@ -57,4 +57,6 @@ func plainKind(kind string) bool {
 	return kind != "" && len(kind) <= kindMax
 }
 
-func plainText(text string, limit int) bool { return len(text) <= limit && strings.IndexByte(text, 0) < 0 }
+func plainText(text string, limit int) bool {
+	return len(text) <= limit && strings.IndexByte(text, 0) < 0
+}
