@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,7 +14,7 @@ import (
 // profileSeconds is how much of a run is recorded.
 const profileSeconds = 2
 
-// profileScheduler records a CPU profile of the scheduler from now on; the answer waits for its end.
+// profileScheduler records a CPU profile of the scheduler from now on; the answer waits for its end, and keeps the metrics too.
 func (b *bench) profileScheduler(ctx context.Context) (wait func() error) {
 	if b.Pprof == "" {
 		return func() error { return nil }
@@ -22,7 +23,9 @@ func (b *bench) profileScheduler(ctx context.Context) (wait func() error) {
 	go func() {
 		done <- fetch(ctx, fmt.Sprintf("%s/debug/pprof/profile?seconds=%d", b.metrics[0], profileSeconds), b.profileFile("scheduler"))
 	}()
-	return func() error { return <-done }
+	return func() error {
+		return errors.Join(<-done, fetch(ctx, b.metrics[0]+"/metrics", b.profileFile("scheduler")+".metrics"))
+	}
 }
 
 func (b *bench) profileFile(process string) string {
