@@ -23,6 +23,7 @@ var version = "dev"
 type cli struct {
 	Config kong.ConfigFlag `help:"YAML file with settings, by flag name." placeholder:"FILE"`
 
+	Dev     devCmd     `cmd:"" help:"Run everything on this machine, to try it."`
 	Serve   serveCmd   `cmd:"" help:"Run a scheduler instance."`
 	Worker  workerCmd  `cmd:"" help:"Run a built-in worker."`
 	Migrate migrateCmd `cmd:"" help:"Bring the store's schema to this version."`
@@ -59,12 +60,14 @@ func main() {
 
 func run(ctx context.Context, args []string) int {
 	var c cli
+	var found devEnvResolver
 	parser, err := kong.New(&c,
 		kong.Name("errand"),
 		kong.Description("A multi-region task scheduler: a task accepted is a task done."),
 		kong.UsageOnError(),
 		kong.DefaultEnvars("ERRAND"),
 		kong.Configuration(yamlSettings),
+		kong.Resolvers(&found),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 	)
 	if err != nil {
@@ -79,6 +82,9 @@ func run(ctx context.Context, args []string) int {
 	if err := command.Run(); err != nil {
 		if !errors.Is(err, errQuiet) {
 			fmt.Fprintln(os.Stderr, "errand:", strings.TrimPrefix(err.Error(), "errand: "))
+		}
+		if hint := found.hint(err); hint != "" {
+			fmt.Fprintln(os.Stderr, "errand:", hint)
 		}
 		return codeOf(err)
 	}

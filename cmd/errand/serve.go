@@ -64,6 +64,14 @@ func (t *timingSettings) timing() scheduler.Timing {
 	return timing
 }
 
+// timingSettingsOf is the other way round.
+func timingSettingsOf(t scheduler.Timing) timingSettings {
+	return timingSettings{
+		SessionTTL: t.SessionTTL, SessionRenew: t.Renewal, SessionMargin: t.Margin,
+		ReattachGrace: t.ReattachGrace, WorkerLease: t.WorkerLease, Heartbeat: t.Heartbeat,
+	}
+}
+
 // Validate checks the settings together.
 func (c *serveCmd) Validate() error {
 	if !scheduler.ValidName(c.Region) {
@@ -89,6 +97,16 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	if c.PrintConfig {
 		return c.printConfig()
 	}
+	listener, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	return c.on(ctx, listener)
+}
+
+// on serves on a listener until the context ends, and closes it.
+func (c *serveCmd) on(ctx context.Context, listener net.Listener) error {
+	defer func() { _ = listener.Close() }() // closed already after a start that went well
 	tuneGC()
 	base := c.logger().With("region", c.Region)
 	tel, err := telemetry.Start(ctx, telemetry.Config{
@@ -110,10 +128,6 @@ func (c *serveCmd) Run(ctx context.Context) error {
 	defer st.Close()
 	if err := st.CheckSchema(ctx); err != nil {
 		return err
-	}
-	listener, err := net.Listen("tcp", c.Listen)
-	if err != nil {
-		return fmt.Errorf("--listen: %w", err)
 	}
 	return c.serve(ctx, log, tel, st, listener)
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // PostgresOptions say what server is wanted.
@@ -22,8 +24,10 @@ type PostgresOptions struct {
 	// Durable waits for the disk at every commit. Without it a test is fast, a benchmark worthless, and a crash of the machine
 	// may damage the data (a crash of the server does not).
 	Durable bool
-	// Port is the TCP port on the loopback interface. 0 is a unix socket in Dir instead, whose path has at most SocketPathMax bytes.
+	// Port is the TCP port on the loopback interface. 0 is a unix socket instead, whose path has at most SocketPathMax bytes.
 	Port int
+	// SocketDir is the folder of that socket, for this server alone, made when missing. Default Dir.
+	SocketDir string
 }
 
 // Postgres is a private PostgreSQL server. Its superuser is "errand", without a password.
@@ -42,12 +46,15 @@ var (
 	errEnded    = errors.New("it ended before it was ready")
 )
 
+// postgresFolders are where distributions put the programs, which are not on the PATH then.
+var postgresFolders = []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin"}
+
 // socketPort is the port number in the name of the unix socket.
 const socketPort = 5432
 
 // NewPostgres prepares a server without starting it. ErrMissing says that PostgreSQL is not installed.
 func NewPostgres(opts PostgresOptions) (*Postgres, error) {
-	initdb, err := find("initdb", "/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin")
+	initdb, err := find("initdb", postgresFolders...)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +65,13 @@ func NewPostgres(opts PostgresOptions) (*Postgres, error) {
 	if opts.Dir, err = filepath.Abs(opts.Dir); err != nil {
 		return nil, err
 	}
-	if socket := filepath.Join(opts.Dir, ".s.PGSQL.5432"); opts.Port == 0 && len(socket) > SocketPathMax {
+	if opts.SocketDir == "" {
+		opts.SocketDir = opts.Dir
+	}
+	if opts.SocketDir, err = filepath.Abs(opts.SocketDir); err != nil {
+		return nil, err
+	}
+	if socket := PostgresSocket(opts.SocketDir); opts.Port == 0 && len(socket) > SocketPathMax {
 		return nil, fmt.Errorf("%s is too long for a unix socket (%d bytes, at most %d): choose a shorter folder or a port",
 			socket, len(socket), SocketPathMax)
 	}
@@ -67,6 +80,11 @@ func NewPostgres(opts PostgresOptions) (*Postgres, error) {
 		return nil, err
 	}
 	return &Postgres{opts: opts, bin: filepath.Dir(initdb), as: as, occupiedLimit: occupiedLimit}, nil
+}
+
+// PostgresSocket is the path of the unix socket that a server makes in a folder.
+func PostgresSocket(dir string) string {
+	return filepath.Join(dir, ".s.PGSQL."+strconv.Itoa(socketPort))
 }
 
 func (p *Postgres) data() string { return filepath.Join(p.opts.Dir, "data") }
@@ -81,6 +99,11 @@ func (p *Postgres) Start(ctx context.Context) error {
 	defer cancel()
 	if err := p.init(ctx); err != nil {
 		return err
+	}
+	if p.opts.Port == 0 && p.opts.SocketDir != p.opts.Dir {
+		if err := enclose(p.opts.SocketDir, p.as); err != nil {
+			return err
+		}
 	}
 	giveUp := time.After(p.occupiedLimit)
 	for {
@@ -101,6 +124,12 @@ func (p *Postgres) Start(ctx context.Context) error {
 // init makes the data when there are none, first under another name, so that a killed init leaves no half of them.
 func (p *Postgres) init(ctx context.Context) error {
 	if _, err := os.Stat(p.data()); !errors.Is(err, fs.ErrNotExist) {
+		if err == nil {
+			err = p.checkVersion(ctx)
+		}
+		return err
+	}
+	if err := p.checkInstalled(ctx); err != nil {
 		return err
 	}
 	if err := enclose(p.opts.Dir, p.as); err != nil {
@@ -114,11 +143,19 @@ func (p *Postgres) init(ctx context.Context) error {
 	if !p.opts.Durable {
 		args = append(args, "--no-sync")
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(p.bin, "initdb"), args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: p.as}
+	cmd := exec.Command(filepath.Join(p.bin, "initdb"), args...)
 	cmd.Dir = p.opts.Dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("initdb in %s: %w\n%s", fresh, err, out)
+	c, err := launch(cmd, p.as, syscall.SIGKILL) // whoever comes next begins anew
+	if err != nil {
+		return err
+	}
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		c.kill()
+	}
+	if c.err != nil {
+		return fmt.Errorf("initdb in %s: %w\n%s", fresh, errors.Join(c.err, ctx.Err()), c.log)
 	}
 	return os.Rename(fresh, p.data())
 }
@@ -165,7 +202,7 @@ func (p *Postgres) args() []string {
 		"-c", "log_min_messages=warning",
 	}
 	if p.opts.Port == 0 {
-		args = append(args, "-p", strconv.Itoa(socketPort), "-k", p.opts.Dir, "-c", "listen_addresses=")
+		args = append(args, "-p", strconv.Itoa(socketPort), "-k", quoteFolder(p.opts.SocketDir), "-c", "listen_addresses=")
 	} else {
 		args = append(args, "-p", strconv.Itoa(p.opts.Port), "-k", "", "-c", "listen_addresses=127.0.0.1")
 	}
@@ -174,6 +211,9 @@ func (p *Postgres) args() []string {
 	}
 	return args
 }
+
+// quoteFolder makes a path one element of a list of folders.
+func quoteFolder(path string) string { return `"` + strings.ReplaceAll(path, `"`, `""`) + `"` }
 
 // failed tells why a server did not become ready.
 func (p *Postgres) failed(why error) error {
@@ -188,7 +228,7 @@ func (p *Postgres) failed(why error) error {
 func (p *Postgres) DSN(database string) string {
 	u := url.URL{Scheme: "postgres", User: url.User("errand"), Path: "/" + database}
 	if p.opts.Port == 0 {
-		u.RawQuery = url.Values{"host": {p.opts.Dir}, "port": {strconv.Itoa(socketPort)}}.Encode()
+		u.RawQuery = url.Values{"host": {p.opts.SocketDir}, "port": {strconv.Itoa(socketPort)}}.Encode()
 	} else {
 		u.Host = "127.0.0.1:" + strconv.Itoa(p.opts.Port)
 		u.RawQuery = "sslmode=disable"
@@ -196,13 +236,26 @@ func (p *Postgres) DSN(database string) string {
 	return u.String()
 }
 
-// Pid is the server's process, for those who measure or stop it; 0 before the first start.
-func (p *Postgres) Pid() int {
-	if p.child == nil {
-		return 0
+// CreateDatabase makes a database on the running server, unless it is there.
+func (p *Postgres) CreateDatabase(ctx context.Context, name string) error {
+	conn, err := pgx.Connect(ctx, p.DSN("postgres"))
+	if err != nil {
+		return fmt.Errorf("connect to postgres in %s: %w", p.opts.Dir, err)
 	}
-	return p.child.cmd.Process.Pid
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // nothing is lost with it
+	var there bool
+	if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", name).Scan(&there); err != nil || there {
+		return err
+	}
+	_, err = conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize())
+	return err
 }
+
+// Pid is the server's process, for those who measure or stop it; 0 before the first start.
+func (p *Postgres) Pid() int { return p.child.pid() }
+
+// Done is closed when the server that the last Start started has ended, however it did.
+func (p *Postgres) Done() <-chan struct{} { return p.child.ended() }
 
 // Stop ends the server in order: it rolls open transactions back and writes what it holds.
 func (p *Postgres) Stop() { p.child.stop(syscall.SIGINT) }

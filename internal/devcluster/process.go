@@ -60,13 +60,19 @@ func version(path string) int {
 type child struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended
+	err  error         // how it ended; read it after done
 	log  *tail
 }
 
-// launch runs a program that gets the signal orphaned when this process dies.
+// launch runs a program that gets the signal orphaned when this process dies. Output that goes nowhere yet goes to its log.
 func launch(cmd *exec.Cmd, as *syscall.Credential, orphaned syscall.Signal) (*child, error) {
 	c := &child{cmd: cmd, done: make(chan struct{}), log: &tail{}}
-	cmd.Stdout, cmd.Stderr = c.log, c.log
+	if cmd.Stdout == nil {
+		cmd.Stdout = c.log
+	}
+	if cmd.Stderr == nil {
+		cmd.Stderr = c.log
+	}
 	cmd.WaitDelay = pipeLimit
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setpgid:    true, // Ctrl-C reaches the parent, which then ends its children in order
@@ -81,7 +87,7 @@ func launch(cmd *exec.Cmd, as *syscall.Credential, orphaned syscall.Signal) (*ch
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // how it ended is in its log
+			c.err = cmd.Wait()
 			close(c.done)
 		}
 	}()
@@ -89,6 +95,22 @@ func launch(cmd *exec.Cmd, as *syscall.Credential, orphaned syscall.Signal) (*ch
 		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
 	return c, nil
+}
+
+// pid is the program's process; 0 before the first start.
+func (c *child) pid() int {
+	if c == nil {
+		return 0
+	}
+	return c.cmd.Process.Pid
+}
+
+// ended is closed when the program has ended; it is nil, and never ready, before the first start.
+func (c *child) ended() <-chan struct{} {
+	if c == nil {
+		return nil
+	}
+	return c.done
 }
 
 // running tells whether the program was started and has not ended.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -63,7 +64,7 @@ func (r *Redis) network() string {
 // URL is the server's address as a URL.
 func (r *Redis) URL() string {
 	if r.opts.Port == 0 {
-		return "unix://" + r.Addr()
+		return (&url.URL{Scheme: "unix", Path: r.Addr()}).String()
 	}
 	return "redis://" + r.Addr()
 }
@@ -109,6 +110,12 @@ func (r *Redis) ready(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Pid is the server's process, for those who measure or stop it; 0 before the first start.
+func (r *Redis) Pid() int { return r.child.pid() }
+
+// Done is closed when the server that the last Start started has ended, however it did.
+func (r *Redis) Done() <-chan struct{} { return r.child.ended() }
 
 // Stop ends the server in order.
 func (r *Redis) Stop() { r.child.stop(syscall.SIGTERM) }

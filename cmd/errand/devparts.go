@@ -1,0 +1,137 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/errandhq/errand/internal/devcluster"
+)
+
+// devPart is something beside the scheduler that errand dev keeps running.
+type devPart interface {
+	Start(ctx context.Context) error
+	Pid() int              // 0 without a process of its own
+	Done() <-chan struct{} // closed when it has ended
+	Stop()
+}
+
+// When a part ends by itself.
+const (
+	devRestartsMax  = 5                      // in a row; then something is wrong that a start does not mend
+	devRestartPause = 200 * time.Millisecond // times the number of ends
+	devSteady       = 30 * time.Second       // after which earlier ends are forgotten
+)
+
+// keep starts a part again whenever it has ended, until ctx ends: one may kill what one likes and watch what becomes of the tasks.
+func (d *dev) keep(ctx context.Context, name string, p devPart) error {
+	for ends := 1; ; ends++ {
+		since := time.Now()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.Done():
+		}
+		if time.Since(since) > devSteady {
+			ends = 1
+		}
+		if ends > devRestartsMax {
+			return fmt.Errorf("%s ends again and again by itself: see what it says above", name)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Duration(ends) * devRestartPause):
+		}
+		if err := p.Start(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("%s ended by itself and cannot be started again: %w", name, err)
+		}
+		d.say("%s ended by itself and was started again (pid %d)", name, p.Pid())
+	}
+}
+
+// devKind is a built-in kind that errand dev runs workers for.
+type devKind struct {
+	name string
+	args []string // of errand worker, for this kind
+}
+
+// devKinds are those kinds. On one's own machine, what only this machine can reach is what one wants to call.
+var devKinds = []devKind{{name: "http", args: []string{"--allow-private"}}}
+
+// devWorker is a worker process: one that can be killed like those of a real deployment.
+type devWorker struct {
+	name string
+	*devcluster.Program
+}
+
+// startWorkers starts the workers of all kinds; even with an error it returns those that it has started.
+func (d *dev) startWorkers(ctx context.Context) ([]devWorker, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	var workers []devWorker
+	for _, kind := range devKinds {
+		for number := range d.Workers {
+			w := devWorker{name: fmt.Sprintf("dev-%s-%d", kind.name, number+1)}
+			args := []string{
+				"worker", "--kind", kind.name, "--url", d.env[urlVariable], "--name", w.name,
+				"--drain-grace", d.DrainGrace.String(), "--log-level", d.LogLevel.String(), "--log-format", d.LogFormat,
+			}
+			w.Program = &devcluster.Program{Path: self, Args: append(args, kind.args...), Env: d.workerVariables(), Output: os.Stderr}
+			if err := w.Start(ctx); err != nil {
+				return workers, err
+			}
+			workers = append(workers, w)
+			d.started("Worker", w, "kind "+kind.name+", named "+w.name)
+		}
+	}
+	return workers, nil
+}
+
+// workerVariables are this process's variables without settings of errand: a worker is configured by its flags, and the key,
+// which nobody shall see in a list of processes.
+func (d *dev) workerVariables() []string {
+	variables := []string{keyVariable + "=" + d.env[poolKeyVariable]}
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "ERRAND_") {
+			variables = append(variables, v)
+		}
+	}
+	return variables
+}
+
+// stopWorkers lets them drain, all at once; another signal ends their patience.
+func stopWorkers(workers []devWorker) {
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(again)
+	var stopping sync.WaitGroup
+	for _, w := range workers {
+		stopping.Go(w.Stop)
+	}
+	stopped := make(chan struct{})
+	go func() {
+		stopping.Wait()
+		close(stopped)
+	}()
+	select {
+	case <-stopped:
+	case <-again:
+		for _, w := range workers {
+			w.Hurry()
+		}
+		<-stopped
+	}
+}
