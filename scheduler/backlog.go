@@ -70,7 +70,7 @@ func (b *backlog) add(r *ReadyRow) (added, here bool) {
 	key := bufferKey{tenant: r.Tenant, tier: r.Tier, class: r.Class, suspect: r.Suspect}
 	buf := b.buffers[key]
 	if !g.accepts(r.Due) || (buf != nil && buf.parked && len(buf.rows) >= parkedRowsMax) {
-		b.turnAway(g)
+		b.turnAway(g, r.Due, r.ID.Shard())
 		return false, false
 	}
 	if buf == nil {
@@ -167,9 +167,10 @@ func (b *backlog) park(buf *buffer) {
 	}
 	rows := slices.SortedFunc(slices.Values(buf.rows), (*waiting).compare)
 	for _, w := range rows[parkedRowsMax:] {
+		g := buf.group
 		b.remove(w)
+		b.turnAway(g, w.due, w.id.Shard())
 	}
-	b.turnAway(buf.group)
 }
 
 // unpark brings the buffers of a kind back: a worker that serves it has joined.
@@ -194,6 +195,9 @@ func (b *backlog) release(buf *buffer) {
 
 // retain drops the rows of shards that are no longer ours; their new owner reads them from the store.
 func (b *backlog) retain(mine func(shard uint8) bool) {
+	for _, g := range b.groups { // each for itself: in any order
+		maps.DeleteFunc(g.read, func(shard uint8, _ Position) bool { return !mine(shard) })
+	}
 	var gone []*waiting
 	for _, w := range b.rows {
 		if !mine(w.id.Shard()) {

@@ -199,6 +199,9 @@ func (c *Core) HeldBy(worker WorkerID) []Token {
 // Refills names the groups of ready rows to read from the store, at most limit.
 func (c *Core) Refills(now time.Time, limit int) []BufferKey { return c.waiting.refills(now, limit) }
 
+// RefillAfter is where a refill of a group reads on in a shard.
+func (c *Core) RefillAfter(key BufferKey, shard uint8) Position { return c.waiting.after(key, shard) }
+
 // RefillRows is how many rows per shard a refill of these groups should bring when it reads the given number of shards.
 func (c *Core) RefillRows(keys []BufferKey, shards int) int {
 	want := groupRowsMin

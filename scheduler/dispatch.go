@@ -51,6 +51,7 @@ func (c *Core) refilled(ev Refilled) {
 		if read[s]++; read[s] >= ev.PerShard {
 			answer.cut = true
 		}
+		answer.show(r)
 		if c.offer(r) {
 			answer.brought++
 		}
@@ -60,15 +61,15 @@ func (c *Core) refilled(ev Refilled) {
 	}
 }
 
-// discovered takes note of groups that have rows in the store. One that was not read for a cycle is read again, whatever is
-// buffered: rows that others made ready are found this way.
+// discovered takes note of groups that have rows in the store. One that was not read from its beginning for a cycle is read
+// so, whatever is buffered: rows that others made ready are found this way.
 func (c *Core) discovered(keys []BufferKey) {
 	for _, key := range keys {
 		period := c.timing.Discover
 		if key.Tier == Urgent {
 			period = c.timing.DiscoverFast
 		}
-		if g := c.waiting.group(key); g.rows == 0 || c.now.Sub(g.refilledAt) >= period {
+		if g := c.waiting.group(key); (g.rows == 0 && !g.behind) || c.now.Sub(g.lookedAt) >= period {
 			c.waiting.look(key)
 		}
 	}

@@ -1,6 +1,9 @@
 package scheduler
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // This file holds the reads that a scheduler asks of a store. All are bounded and bind the region.
 
@@ -37,9 +40,26 @@ type DiscoverQuery struct {
 // RefillQuery asks for the earliest due ready rows of some groups.
 type RefillQuery struct {
 	Region   string
-	Shards   []uint8
-	Keys     []BufferKey
-	PerShard int // rows per key and shard
+	Slices   []RefillSlice
+	PerShard int // rows per slice
+}
+
+// RefillSlice is what a refill reads of one group in one shard: rows after a position, in order.
+type RefillSlice struct {
+	Key   BufferKey
+	Shard uint8
+	After Position // zero is the beginning
+}
+
+// Position is a place in the order of a group's rows: due, then ID.
+type Position struct {
+	Due time.Time
+	ID  ID
+}
+
+// Compare orders positions.
+func (p Position) Compare(other Position) int {
+	return cmp.Or(p.Due.Compare(other.Due), p.ID.Compare(other.ID))
 }
 
 // TimedQuery asks for rows whose wake time is past or comes within the horizon, earliest first per shard.

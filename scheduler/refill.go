@@ -31,7 +31,13 @@ type group struct {
 	pause      time.Duration
 	pauseUntil time.Time
 	refilledAt time.Time
-	latest     time.Time // the largest due buffered: while behind, later rows are left to the store
+	lookedAt   time.Time // when it was last read from the beginning
+	// read is how far each shard was read: what is ready before that is buffered, or was started here. Reading on from there saves
+	// the store from passing over all that was claimed before, over and over. What changes behind it is told or, at the latest, seen
+	// by the next look from the beginning.
+	read   map[uint8]Position
+	low    map[uint8]Position // what was turned away since the refill that is in flight was asked
+	latest time.Time          // the largest due buffered: while behind, later rows are left to the store
 }
 
 // accepts tells whether a row that is known to be ready is buffered, or left to a later refill.
@@ -64,8 +70,15 @@ func (b *backlog) look(key BufferKey) {
 	b.consider(g)
 }
 
-// turnAway leaves a row to the store.
-func (b *backlog) turnAway(g *group) {
+// turnAway leaves a row to the store: the next refill shows it again.
+func (b *backlog) turnAway(g *group, due time.Time, shard uint8) {
+	before := Position{Due: due} // every id comes after none
+	if at, some := g.read[shard]; some && before.Compare(at) < 0 {
+		g.read[shard] = before
+	}
+	if at, some := g.low[shard]; g.asked && (!some || before.Compare(at) < 0) {
+		g.low[shard] = before
+	}
 	b.setBehind(g, true)
 	g.missed = true
 	b.consider(g)
@@ -114,7 +127,10 @@ func (b *backlog) refills(now time.Time, limit int) []BufferKey {
 			b.consider(g)
 			continue
 		}
-		g.asked, g.look, g.missed = true, false, false
+		if g.look {
+			g.lookedAt, g.read = now, map[uint8]Position{}
+		}
+		g.asked, g.look, g.missed, g.low = true, false, false, map[uint8]Position{}
 		keys = append(keys, g.key)
 	}
 	return keys
@@ -128,17 +144,34 @@ func (b *backlog) refillFailed(key BufferKey, now time.Time) {
 	}
 }
 
+// after is where a refill of a group reads on in a shard.
+func (b *backlog) after(key BufferKey, shard uint8) Position {
+	if g := b.groups[key]; g != nil {
+		return g.read[shard]
+	}
+	return Position{}
+}
+
 // refillAnswer is what a refill says of one group.
 type refillAnswer struct {
-	behind  bool // as it was known before
-	brought int  // rows that were not buffered before
-	cut     bool // the store may have more than it showed
+	behind  bool               // as it was known before
+	brought int                // rows that were not buffered before
+	cut     bool               // the store may have more than it showed
+	last    map[uint8]Position // of the rows shown, by shard
+}
+
+// show takes note of a row of the answer.
+func (a *refillAnswer) show(r *ReadyRow) {
+	at := Position{Due: r.Due, ID: r.ID}
+	if last, some := a.last[r.ID.Shard()]; !some || at.Compare(last) > 0 {
+		a.last[r.ID.Shard()] = at
+	}
 }
 
 // refilling prepares a group for the rows of an answer: they are buffered as far as there is room, whatever their due.
 func (b *backlog) refilling(key BufferKey) *refillAnswer {
 	g := b.group(key)
-	answer := &refillAnswer{behind: g.behind}
+	answer := &refillAnswer{behind: g.behind, last: map[uint8]Position{}}
 	b.setBehind(g, false)
 	return answer
 }
@@ -148,6 +181,15 @@ func (b *backlog) refilled(key BufferKey, a *refillAnswer, now time.Time) {
 	g := b.group(key)
 	since := now.Sub(g.refilledAt)
 	g.asked, g.refilledAt = false, now
+	if g.read == nil {
+		g.read = map[uint8]Position{}
+	}
+	for shard, at := range a.last { // each shard for itself: in any order
+		if low, some := g.low[shard]; some && low.Compare(at) < 0 {
+			at = low
+		}
+		g.read[shard] = at
+	}
 	// An answer that is cut and shows only what is known says nothing new.
 	b.setBehind(g, g.missed || (a.cut && (a.behind || a.brought > 0)))
 	switch {

@@ -199,7 +199,8 @@ func (w *world) refill(keys []BufferKey, perShard int) Refilled {
 	answer := Refilled{Keys: keys, PerShard: perShard}
 	for _, r := range w.ready() {
 		s := slice{groupKeyOf(&r), r.ID.Shard()}
-		if asked[s.key] && shown[s] < perShard {
+		after := w.core.RefillAfter(s.key, s.shard)
+		if asked[s.key] && shown[s] < perShard && after.Compare(Position{Due: r.Due, ID: r.ID}) < 0 {
 			shown[s]++
 			answer.Rows = append(answer.Rows, r)
 		}

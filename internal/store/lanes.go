@@ -42,29 +42,33 @@ func (s *Store) Discover(ctx context.Context, q scheduler.DiscoverQuery) ([]sche
 const readyColumns = `t.id, t.attempt, t.state, t.tenant, t.kind, t.tier, t.spec, t.due, t.start_by,
     COALESCE(octet_length(t.payload), 0), t.suspect`
 
-// refillGroups reads the earliest due ready rows of groups, per shard.
+// refillGroups reads the earliest due ready rows of slices of groups, each after a position.
 const refillGroups = `
 SELECT r.* FROM (
-    SELECT s.shard, k.tenant, k.tier, k.class
-    FROM unnest($2::smallint[]) AS s (shard) CROSS JOIN unnest($3::text[], $4::smallint[], $5::smallint[]) AS k (tenant, tier, class)
+    SELECT * FROM unnest($2::smallint[], $3::text[], $4::smallint[], $5::smallint[], $6::timestamptz[], $7::uuid[])
+        AS u (shard, tenant, tier, class, due, id)
     OFFSET 0
 ) x CROSS JOIN LATERAL (
     SELECT ` + readyColumns + ` FROM tasks t
     WHERE t.region = $1::crdb_internal_region AND t.lane = x.shard AND t.tenant = x.tenant AND t.tier = x.tier AND t.class = x.class
-    ORDER BY t.due, t.id LIMIT $6::bigint
+        AND (t.due, t.id) > (x.due, x.id)
+    ORDER BY t.due, t.id LIMIT $8::bigint
 ) r`
 
 // Refill reads the earliest due ready rows of groups.
 func (s *Store) Refill(ctx context.Context, q scheduler.RefillQuery) ([]scheduler.ReadyRow, error) {
-	tenants, tiers, classes := make([]string, len(q.Keys)), make([]int16, len(q.Keys)), make([]int16, len(q.Keys))
-	for i, k := range q.Keys {
-		tenants[i], tiers[i], classes[i] = k.Tenant, int16(k.Tier), k.Class
+	n := len(q.Slices)
+	shards, tenants, tiers, classes := make([]int16, n), make([]string, n), make([]int16, n), make([]int16, n)
+	dues, ids := make([]time.Time, n), make([][16]byte, n)
+	for i, slice := range q.Slices {
+		shards[i], tenants[i], tiers[i], classes[i] = int16(slice.Shard), slice.Key.Tenant, int16(slice.Key.Tier), slice.Key.Class
+		dues[i], ids[i] = slice.After.Due, slice.After.ID
 	}
 	return rows(ctx, s.hot, "refill groups", refillGroups, func(row pgx.CollectableRow) (scheduler.ReadyRow, error) {
 		var r readyScan
 		err := row.Scan(r.targets()...)
 		return r.ready(), err
-	}, q.Region, shards(q.Shards), tenants, tiers, classes, int64(q.PerShard))
+	}, q.Region, shards, tenants, tiers, classes, dues, ids, int64(q.PerShard))
 }
 
 func shards(list []uint8) []int16 {

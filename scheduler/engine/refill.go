@@ -106,8 +106,12 @@ func (e *Engine) refillGroups() {
 	if len(keys) == 0 {
 		return
 	}
-	shards := slices.Clone(e.shards)
-	q := scheduler.RefillQuery{Region: e.region, Shards: shards, Keys: keys, PerShard: e.core.RefillRows(keys, len(shards))}
+	q := scheduler.RefillQuery{Region: e.region, PerShard: e.core.RefillRows(keys, len(e.shards))}
+	for _, shard := range e.shards {
+		for _, key := range keys {
+			q.Slices = append(q.Slices, scheduler.RefillSlice{Key: key, Shard: shard, After: e.core.RefillAfter(key, shard)})
+		}
+	}
 	e.run(&r.refilling, q, func(s *statement, answer any, err error) {
 		e.finish(s)
 		if err != nil {

@@ -54,14 +54,13 @@ func (m *Memory) Refill(_ context.Context, q scheduler.RefillQuery) ([]scheduler
 	defer m.mu.Unlock()
 	byDue := func(a, b *scheduler.Task) int { return cmp.Or(a.Due.Compare(b.Due), byID(a, b)) }
 	var all []scheduler.ReadyRow
-	for _, shard := range q.Shards {
-		for _, key := range q.Keys {
-			rows := m.selected(q.Region, func(t *scheduler.Task) bool {
-				return t.State == scheduler.Ready && t.ID.Shard() == shard && keyOf(t) == key
-			}, byDue, q.PerShard)
-			for _, t := range rows {
-				all = append(all, readyRow(t))
-			}
+	for _, slice := range q.Slices {
+		rows := m.selected(q.Region, func(t *scheduler.Task) bool {
+			return t.State == scheduler.Ready && t.ID.Shard() == slice.Shard && keyOf(t) == slice.Key &&
+				slice.After.Compare(scheduler.Position{Due: t.Due, ID: t.ID}) < 0
+		}, byDue, q.PerShard)
+		for _, t := range rows {
+			all = append(all, readyRow(t))
 		}
 	}
 	return all, nil

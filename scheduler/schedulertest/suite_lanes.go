@@ -102,9 +102,24 @@ func lanesShowWhatIsReady(t *testing.T, s *suite) {
 	if !slices.Equal(keys, want) {
 		t.Errorf("groups %v, want %v", keys, want)
 	}
-	rows := must[[]scheduler.ReadyRow](t)(s.Store.Refill(ctx(), scheduler.RefillQuery{Region: region, Shards: []uint8{2, 3}, Keys: want[1:], PerShard: 2}))
+	q := scheduler.RefillQuery{Region: region, PerShard: 2}
+	for _, shard := range []uint8{2, 3} {
+		for _, key := range want[1:] {
+			q.Slices = append(q.Slices, scheduler.RefillSlice{Key: key, Shard: shard})
+		}
+	}
+	rows := must[[]scheduler.ReadyRow](t)(s.Store.Refill(ctx(), q))
 	if len(rows) != 4 {
 		t.Fatalf("%d rows, want the first 2 of each of 2 groups", len(rows))
+	}
+	last := rows[1]
+	q.Slices = []scheduler.RefillSlice{{Key: want[1], Shard: 3, After: scheduler.Position{Due: last.Due, ID: last.ID}}}
+	if rest := must[[]scheduler.ReadyRow](t)(s.Store.Refill(ctx(), q)); len(rest) != 1 || rest[0].ID == rows[0].ID || rest[0].ID == last.ID {
+		t.Errorf("after the second row: %v, want the third", rest)
+	}
+	q.Slices[0].After = scheduler.Position{Due: last.Due}
+	if rest := must[[]scheduler.ReadyRow](t)(s.Store.Refill(ctx(), q)); len(rest) != 2 || rest[0].ID != last.ID {
+		t.Errorf("before the second row: %v, want the second and the third", rest)
 	}
 	for _, r := range rows {
 		if r.State != scheduler.Ready || r.Kind != "encode" || r.Class != one.Class() || r.Due.IsZero() || r.ID.Shard() != 3 {
