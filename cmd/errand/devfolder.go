@@ -23,7 +23,7 @@ import (
 //	redis/      nothing that would be kept
 type devFolder struct {
 	path  string
-	short string // where unix sockets are, when the path is too long for them; empty when it is not
+	short string // where unix sockets are, when they cannot be in the folder itself; empty when they can
 	lock  *os.File
 }
 
@@ -48,7 +48,8 @@ func openDevFolder(dir string) (*devFolder, error) {
 		f.close()
 		return nil, err
 	}
-	if len(devcluster.PostgresSocket(f.in("postgres"))) > devcluster.SocketPathMax {
+	// A longer path is refused by the system, and one with a comma taken for two by clients.
+	if len(devcluster.PostgresSocket(f.in("postgres"))) > devcluster.SocketPathMax || strings.Contains(path, ",") {
 		if f.short, err = shortFolder(path); err != nil {
 			f.close()
 			return nil, err
@@ -111,10 +112,15 @@ func writeAt(f *os.File, text string) error {
 	return err
 }
 
-// shortFolder is a folder for unix sockets with a short path, the same for every start and this user's alone.
-func shortFolder(path string) (string, error) {
+// shortPath is where the sockets of such a folder are, at every start.
+func shortPath(path string) string {
 	sum := sha256.Sum256([]byte(path))
-	short := filepath.Join(os.TempDir(), fmt.Sprintf("errand-%d-%x", os.Getuid(), sum[:6]))
+	return filepath.Join(os.TempDir(), fmt.Sprintf("errand-%d-%x", os.Getuid(), sum[:6]))
+}
+
+// shortFolder makes that folder, and sees to it that it is this user's alone.
+func shortFolder(path string) (string, error) {
+	short := shortPath(path)
 	mode := os.FileMode(0o700)
 	if os.Getuid() == 0 {
 		mode = 0o711

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -16,7 +17,16 @@ import (
 	"github.com/errandhq/errand/internal/testdb"
 )
 
+// mainVariable makes this test binary errand itself, for tests of whole processes.
+const mainVariable = "TEST_BINARY_IS_ERRAND"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(mainVariable) != "" {
+		main()
+	}
+	if err := os.Setenv(devEnvVariable, ""); err != nil { // whatever runs in the folders above
+		panic(err)
+	}
 	testdb.Main(m, func(ctx context.Context, dsn string) error {
 		_, err := store.Migrate(ctx, dsn, slog.New(slog.DiscardHandler))
 		return err

@@ -270,6 +270,9 @@ func TestWhatCannotStartSaysWhatToDo(t *testing.T) {
 	if _, err := NewRedis(RedisOptions{Dir: long}); err == nil || !strings.Contains(err.Error(), "shorter folder") {
 		t.Errorf("a path too long for a socket: %v", err)
 	}
+	if _, err := NewPostgres(PostgresOptions{Dir: "/a,b"}); err == nil || !strings.Contains(err.Error(), "comma") {
+		t.Errorf("a path with a comma: %v", err)
+	}
 	closed := filepath.Join(t.TempDir(), "closed")
 	if err := os.Mkdir(closed, 0o700); err != nil {
 		t.Fatal(err)

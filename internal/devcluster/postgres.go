@@ -26,7 +26,7 @@ type PostgresOptions struct {
 	Durable bool
 	// Port is the TCP port on the loopback interface. 0 is a unix socket instead, whose path has at most SocketPathMax bytes.
 	Port int
-	// SocketDir is the folder of that socket, for this server alone, made when missing. Default Dir.
+	// SocketDir is the folder of that socket, for this server alone, made when missing; no commas. Default Dir.
 	SocketDir string
 }
 
@@ -74,6 +74,9 @@ func NewPostgres(opts PostgresOptions) (*Postgres, error) {
 	if socket := PostgresSocket(opts.SocketDir); opts.Port == 0 && len(socket) > SocketPathMax {
 		return nil, fmt.Errorf("%s is too long for a unix socket (%d bytes, at most %d): choose a shorter folder or a port",
 			socket, len(socket), SocketPathMax)
+	}
+	if opts.Port == 0 && strings.Contains(opts.SocketDir, ",") {
+		return nil, fmt.Errorf("%s: a comma in the path of a unix socket separates two of them: choose another folder or a port", opts.SocketDir)
 	}
 	as, err := unprivileged()
 	if err != nil {
@@ -228,7 +231,8 @@ func (p *Postgres) failed(why error) error {
 func (p *Postgres) DSN(database string) string {
 	u := url.URL{Scheme: "postgres", User: url.User("errand"), Path: "/" + database}
 	if p.opts.Port == 0 {
-		u.RawQuery = url.Values{"host": {p.opts.SocketDir}, "port": {strconv.Itoa(socketPort)}}.Encode()
+		query := url.Values{"host": {p.opts.SocketDir}, "port": {strconv.Itoa(socketPort)}}
+		u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // which PostgreSQL's clients take for a plus
 	} else {
 		u.Host = "127.0.0.1:" + strconv.Itoa(p.opts.Port)
 		u.RawQuery = "sslmode=disable"
