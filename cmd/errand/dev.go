@@ -178,7 +178,7 @@ func localURL(l net.Listener) string {
 }
 
 func (d *dev) startPostgres(ctx context.Context) (*devcluster.Postgres, error) {
-	dir := d.folder.in("postgres")
+	dir := d.folder.data
 	_, missing := os.Stat(filepath.Join(dir, "data"))
 	p, err := devcluster.NewPostgres(devcluster.PostgresOptions{Dir: dir, Durable: true, SocketDir: d.folder.sockets("postgres")})
 	if err != nil {
@@ -195,6 +195,9 @@ func (d *dev) startPostgres(ctx context.Context) (*devcluster.Postgres, error) {
 		return nil, err
 	}
 	d.started("PostgreSQL", p, p.DSN(devDatabase))
+	if dir != d.folder.in("postgres") {
+		d.say("  %-24s its user may not enter the folders above: the data are in %s", "", dir)
+	}
 	return p, nil
 }
 

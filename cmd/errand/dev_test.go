@@ -114,6 +114,38 @@ func TestDevInAnAwkwardFolder(t *testing.T) {
 	}
 }
 
+// Root's own folders are closed to the user that PostgreSQL runs as. (Anybody else's PostgreSQL runs as itself: nothing is moved.)
+func TestDevInAClosedFolder(t *testing.T) {
+	dir := filepath.Join(folder(t), "closed")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	data := filepath.Join(dir, devDir, "postgres")
+	for _, want := range []string{"", "succeeded"} { // before a task, and after
+		p := startDev(t, command(dir, "dev", "--workers", "1"))
+		if target, err := os.Readlink(data); (err == nil) != (os.Getuid() == 0) {
+			t.Errorf("as user %d, the data are in %q: %v", os.Getuid(), target, err)
+		} else if err == nil {
+			t.Cleanup(func() { _ = os.RemoveAll(target) })
+		}
+		expect(t, dir, 0, want, "list")
+		env, err := readDevEnv(filepath.Join(dir, devDir, devEnvName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect(t, dir, 0, "succeeded", "submit", "http", fmt.Sprintf(`{"url": "%s/livez", "method": "GET"}`, env[urlVariable]), "--wait")
+		p.end(t, syscall.SIGTERM, 0)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, devDir)); err != nil { // as one throws everything away
+		t.Fatal(err)
+	}
+	p := startDev(t, command(dir, "dev", "--workers", "0"))
+	if said := expect(t, dir, 0, "", "list"); strings.Contains(said, "succeeded") {
+		t.Errorf("tasks of a folder that was thrown away:\n%s", said)
+	}
+	p.end(t, syscall.SIGTERM, 0)
+}
+
 // What cannot work is refused before anything is started, and nothing is left of it.
 func TestDevSettingsThatCannotWork(t *testing.T) {
 	dir := folder(t)

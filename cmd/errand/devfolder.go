@@ -19,10 +19,11 @@ import (
 //
 //	dev.env     where it is, and the keys
 //	dev.lock    the pid of the one that runs
-//	postgres/   the data
+//	postgres/   the data, or a link to where they are
 //	redis/      nothing that would be kept
 type devFolder struct {
 	path  string
+	data  string // PostgreSQL's folder
 	short string // where unix sockets are, when they cannot be in the folder itself; empty when they can
 	lock  *os.File
 }
@@ -42,20 +43,61 @@ func openDevFolder(dir string) (*devFolder, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &devFolder{path: path, lock: lock}
-	// Nothing in here belongs into a repository, least of all the keys.
-	if err := os.WriteFile(f.in(".gitignore"), []byte("*\n"), 0o600); err != nil {
+	f := &devFolder{path: path, data: filepath.Join(path, "postgres"), lock: lock}
+	if err := f.prepare(); err != nil {
 		f.close()
 		return nil, err
 	}
-	// A longer path is refused by the system, and one with a comma taken for two by clients.
-	if len(devcluster.PostgresSocket(f.in("postgres"))) > devcluster.SocketPathMax || strings.Contains(path, ",") {
-		if f.short, err = shortFolder(path); err != nil {
-			f.close()
-			return nil, err
+	return f, nil
+}
+
+// prepare finds places for what cannot be in the folder itself.
+func (f *devFolder) prepare() error {
+	// Nothing in here belongs into a repository, least of all the keys.
+	if err := os.WriteFile(f.in(".gitignore"), []byte("*\n"), 0o600); err != nil {
+		return err
+	}
+	unreachable := devcluster.Reachable(f.data) != nil
+	if unreachable {
+		if err := f.moveData(); err != nil {
+			return err
 		}
 	}
-	return f, nil
+	// A path that is too long is refused by the system, and one with a comma taken for two by clients.
+	var err error
+	if unreachable || len(devcluster.PostgresSocket(f.data)) > devcluster.SocketPathMax || strings.Contains(f.path, ",") {
+		f.short, err = shortFolder(f.path)
+	}
+	return err
+}
+
+// devDataDir is where root's databases are that PostgreSQL's user could not reach, below /root for instance.
+const devDataDir = "/var/lib/errand-dev"
+
+// moveData puts PostgreSQL's folder where its user can reach it, and a link in its place. Without the link, the folder was thrown
+// away since, and so are the data.
+func (f *devFolder) moveData() error {
+	sum := sha256.Sum256([]byte(f.path))
+	elsewhere := filepath.Join(devDataDir, fmt.Sprintf("%x", sum[:6]))
+	switch target, err := os.Readlink(f.data); {
+	case err == nil && target == elsewhere:
+		f.data = elsewhere
+		return nil
+	case err == nil || !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s: PostgreSQL does not run as root, and its user may not enter the folders above: open them to it, or move it away",
+			f.data)
+	}
+	if err := os.RemoveAll(elsewhere); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(devDataDir, 0o711); err != nil {
+		return err
+	}
+	if err := os.Symlink(elsewhere, f.data); err != nil {
+		return err
+	}
+	f.data = elsewhere
+	return nil
 }
 
 // makeDevFolder makes the folder, or looks whether what is there is one of ours.

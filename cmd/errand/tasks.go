@@ -14,8 +14,8 @@ import (
 
 // clientSettings say where the schedulers are and who calls.
 type clientSettings struct {
-	URL string `help:"URL of a scheduler." default:"http://127.0.0.1:7070" env:"ERRAND_URL"`
-	Key string `help:"API key." env:"ERRAND_KEY" placeholder:"KEY"`
+	URL string `help:"URL of a scheduler. Without it, where the errand dev of this folder is (see errand dev --help)." default:"http://127.0.0.1:7070" env:"ERRAND_URL"`
+	Key string `help:"API key. Without it, as for --url." env:"ERRAND_KEY" placeholder:"KEY"`
 	CA  string `help:"File with the server's authority, for https." placeholder:"FILE"`
 
 	ClientCert    string `help:"File with a client certificate, where servers want one." placeholder:"FILE"`

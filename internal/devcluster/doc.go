@@ -6,5 +6,8 @@
 // order, Kill as a crash would, and Start brings it back on the same data and address. On Linux a child dies with its parent, and
 // what a killed parent left behind never blocks the next start.
 //
+// A Program is any other child, which lives and dies in the same way: a worker, for instance. A StandIn serves where Redis is not
+// installed.
+//
 // The methods of one server are called by one goroutine at a time.
 package devcluster

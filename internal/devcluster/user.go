@@ -51,6 +51,19 @@ func enclose(dir string, as *syscall.Credential) error {
 	return reachable(dir, as.Uid)
 }
 
+// Reachable returns nil when the user that PostgreSQL runs as may enter the folders above a folder, which need not exist. As
+// anybody but root that is the user itself, and always so.
+func Reachable(dir string) error {
+	as, err := unprivileged()
+	if err != nil || as == nil {
+		return err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return err
+	}
+	return reachable(dir, as.Uid)
+}
+
 // reachable tells whether every user may pass through the folders above.
 func reachable(dir string, uid uint32) error {
 	for parent := filepath.Dir(dir); parent != filepath.Dir(parent); parent = filepath.Dir(parent) {
