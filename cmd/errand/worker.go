@@ -13,7 +13,7 @@ import (
 
 // workerCmd runs a built-in worker.
 type workerCmd struct {
-	Kind          string        `help:"Which built-in kind to serve: http." enum:"http" required:""`
+	Kind          string        `help:"Which built-in kind to serve: exec or http." enum:"exec,http" required:""`
 	Slots         int           `help:"Attempts at once." default:"16"`
 	URLs          []string      `help:"URLs of schedulers, nearest first." name:"url" default:"http://127.0.0.1:7070"`
 	Key           string        `help:"A pool key for the kind, or a tenant's key." required:"" env:"ERRAND_KEY" placeholder:"KEY"`
@@ -24,6 +24,7 @@ type workerCmd struct {
 	DrainGrace    time.Duration `help:"How long handlers may go on after a first signal; a second one ends it." default:"30s"`
 	SigningSecret string        `help:"Signs requests of kind http with HMAC-SHA256."`
 	AllowPrivate  bool          `help:"Let kind http call loopback and private addresses."`
+	execSettings
 	logSettings
 }
 
@@ -41,7 +42,11 @@ func (c *workerCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.Handle("http", c.Slots, newHTTPKind(c.SigningSecret, c.AllowPrivate).handle)
+	handler, err := c.handler(ctx)
+	if err != nil {
+		return err
+	}
+	w.Handle(c.Kind, c.Slots, handler)
 
 	again := make(chan os.Signal, 1)
 	go func() {
@@ -51,4 +56,15 @@ func (c *workerCmd) Run(ctx context.Context) error {
 		w.HandBack()
 	}()
 	return w.Run(ctx)
+}
+
+func (c *workerCmd) handler(ctx context.Context) (errand.Handler, error) {
+	if c.Kind == "http" {
+		return newHTTPKind(c.SigningSecret, c.AllowPrivate).handle, nil
+	}
+	k, err := newExecKind(ctx, &c.execSettings)
+	if err != nil {
+		return nil, err
+	}
+	return k.handle, nil
 }

@@ -33,6 +33,7 @@ var floors = []floor{
 	{dir: "internal/telemetry", imports: []string{"scheduler", "scheduler/engine", "internal/store"}}, // it observes both
 	{dir: "internal/hints", imports: []string{"scheduler", "scheduler/engine"}},
 	{dir: "internal/devcluster"},
+	{dir: "internal/sandbox"},
 	// outside: the API and the Go SDK at the root of the module
 	{dir: "proto/errand/v1"},
 	{dir: "proto/errand/v1/errandv1connect", imports: []string{"proto/errand/v1"}},
@@ -44,7 +45,7 @@ var floors = []floor{
 	// 6 roof
 	{dir: "cmd/errand", imports: []string{
 		".", "scheduler", "scheduler/engine", "internal/api", "internal/store", "internal/telemetry", "internal/hints",
-		"internal/devcluster", "proto/errand/...",
+		"internal/devcluster", "internal/sandbox", "proto/errand/...",
 	}},
 	// outside: a stranger, who can do what every user can, and start servers
 	{dir: "loadtest", imports: []string{".", "proto/errand/v1/...", "internal/devcluster"}},
