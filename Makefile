@@ -38,6 +38,11 @@ tools: $(GOLANGCI_LINT) $(GOFUMPT) ## Build the pinned tools into .tools (minute
 build: ## Build bin/errand
 	go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/errand ./cmd/errand
 
+.PHONY: demo
+demo: bootstrap build ## The main job on a real video; MEDIA=FILE for your own, else a sample is made
+	go build -trimpath -o bin/errand-demo ./cmd/errand-demo
+	@bin/errand-demo $(if $(MEDIA),--media "$(MEDIA)")
+
 ##### While you work
 
 .PHONY: fmt

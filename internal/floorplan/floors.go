@@ -47,7 +47,8 @@ var floors = []floor{
 		".", "scheduler", "scheduler/engine", "internal/api", "internal/store", "internal/telemetry", "internal/hints",
 		"internal/devcluster", "internal/sandbox", "proto/errand/...",
 	}},
-	// outside: a stranger, who can do what every user can, and start servers
+	// outside: strangers, who can do what every user can; the second starts servers too
+	{dir: "cmd/errand-demo", imports: []string{"."}},
 	{dir: "loadtest", imports: []string{".", "proto/errand/v1/...", "internal/devcluster"}},
 	// tests: imported by tests only, hence by nobody above
 	{dir: "scheduler/schedulertest", imports: []string{"scheduler", "scheduler/engine", "placement", "regions", "fairness"}},
