@@ -62,7 +62,7 @@ func TestDev(t *testing.T) {
 			t.Fatalf("kill %s: %v", part, err)
 		}
 	}
-	for _, part := range []string{"PostgreSQL", "Redis", "worker dev-http-2"} {
+	for _, part := range []string{"PostgreSQL", "Redis", "worker dev-exec-2"} {
 		p.waitFor(t, part+" ended by itself and was started again")
 	}
 	expect(t, below, 0, "succeeded", "submit", "http", call, "--wait", "--label", "when=second")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/errandhq/errand/internal/devcluster"
+	"github.com/errandhq/errand/internal/sandbox"
 )
 
 // devPart is something beside the scheduler that errand dev keeps running.
@@ -66,8 +67,28 @@ type devKind struct {
 	args []string // of errand worker, for this kind
 }
 
-// devKinds are those kinds. On one's own machine, what only this machine can reach is what one wants to call.
-var devKinds = []devKind{{name: "http", args: []string{"--allow-private"}}}
+// kinds are those kinds. On one's own machine, what only this machine can reach is what one wants to call; commands get one folder of
+// it, and are not run at all where the sandbox cannot be set up.
+func (d *dev) kinds(ctx context.Context) ([]devKind, error) {
+	kinds := []devKind{{name: "http", args: []string{"--allow-private"}}}
+	if d.Workers == 0 {
+		return nil, nil
+	}
+	if err := sandbox.Check(ctx); err != nil {
+		d.say("  %-24s no workers of kind exec: %v", "", err)
+		return kinds, nil
+	}
+	files := d.folder.in(devFiles)
+	if err := os.MkdirAll(files, 0o700); err != nil {
+		return nil, err
+	}
+	return append(kinds, devKind{name: "exec", args: []string{
+		"--exec-inputs", files, "--exec-outputs", files, "--exec-dir", d.folder.in("exec"),
+	}}), nil
+}
+
+// devFiles is the folder that commands of kind exec may read from and write to.
+const devFiles = "files"
 
 // devWorker is a worker process: one that can be killed like those of a real deployment.
 type devWorker struct {
@@ -81,8 +102,12 @@ func (d *dev) startWorkers(ctx context.Context) ([]devWorker, error) {
 	if err != nil {
 		return nil, err
 	}
+	kinds, err := d.kinds(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var workers []devWorker
-	for _, kind := range devKinds {
+	for _, kind := range kinds {
 		for number := range d.Workers {
 			w := devWorker{name: fmt.Sprintf("dev-%s-%d", kind.name, number+1)}
 			args := []string{
