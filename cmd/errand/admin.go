@@ -3,8 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -16,12 +19,9 @@ import (
 )
 
 func (c *clientSettings) admin() (errandv1connect.AdminServiceClient, error) {
-	cfg, err := c.config()
+	cfg, err := c.checked("an admin")
 	if err != nil {
 		return nil, err
-	}
-	if cfg.Key == "" {
-		return nil, fmt.Errorf("%w: --key or ERRAND_KEY: an admin key is needed", errUsage)
 	}
 	hc := &http.Client{Transport: &http.Transport{TLSClientConfig: cfg.TLS}}
 	key := connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
@@ -42,7 +42,7 @@ type tenantCmd struct {
 
 type tenantCreateCmd struct {
 	Name   string   `arg:"" help:"A letter, then letters, digits and dashes."`
-	Weight *float64 `help:"Its share of capacity against other tenants. Default 1."`
+	Weight *float64 `help:"Its share of capacity against other tenants. Default 1." env:"-"`
 	clientSettings
 	outputSettings
 }
@@ -55,14 +55,14 @@ func (c *tenantCreateCmd) Run(ctx context.Context) error {
 	}
 	resp, err := admin.CreateTenant(ctx, &errandv1.CreateTenantRequest{Name: c.Name, Weight: c.Weight})
 	if err != nil {
-		return rpcError(err)
+		return fmt.Errorf("%s: %w", c.Name, rpcError(err))
 	}
-	return c.print(resp.GetTenant(), tenantHeader, [][]string{tenantRow(resp.GetTenant())})
+	return c.print(tenantViewOf(resp.GetTenant()), tenantHeader, [][]string{tenantRow(resp.GetTenant())})
 }
 
 type tenantUpdateCmd struct {
 	Name   string   `arg:"" help:"Which."`
-	Weight *float64 `help:"Its share of capacity against other tenants."`
+	Weight *float64 `help:"Its share of capacity against other tenants." env:"-"`
 	clientSettings
 	outputSettings
 }
@@ -75,9 +75,9 @@ func (c *tenantUpdateCmd) Run(ctx context.Context) error {
 	}
 	resp, err := admin.UpdateTenant(ctx, &errandv1.UpdateTenantRequest{Name: c.Name, Weight: c.Weight})
 	if err != nil {
-		return rpcError(err)
+		return fmt.Errorf("%s: %w", c.Name, rpcError(err))
 	}
-	return c.print(resp.GetTenant(), tenantHeader, [][]string{tenantRow(resp.GetTenant())})
+	return c.print(tenantViewOf(resp.GetTenant()), tenantHeader, [][]string{tenantRow(resp.GetTenant())})
 }
 
 type tenantListCmd struct {
@@ -92,14 +92,14 @@ func (c *tenantListCmd) Run(ctx context.Context) error {
 		return err
 	}
 	var rows [][]string
-	values := []*errandv1.Tenant{}
+	values := []tenantView{}
 	for req := (&errandv1.ListTenantsRequest{PageSize: 500}); ; {
 		resp, err := admin.ListTenants(ctx, req)
 		if err != nil {
 			return rpcError(err)
 		}
 		for _, t := range resp.GetTenants() {
-			values, rows = append(values, t), append(rows, tenantRow(t))
+			values, rows = append(values, tenantViewOf(t)), append(rows, tenantRow(t))
 		}
 		if req.PageToken = resp.GetNextPageToken(); req.PageToken == "" {
 			break
@@ -125,9 +125,9 @@ type keyCmd struct {
 
 type keyCreateCmd struct {
 	Scope  string   `arg:"" help:"tenant, pool or admin." enum:"tenant,pool,admin"`
-	Tenant string   `help:"Whose, for a tenant's key."`
-	Kinds  []string `help:"Which kinds, for a pool key."`
-	Note   string   `help:"For people."`
+	Tenant string   `help:"Whose, for a tenant's key." env:"-"`
+	Kinds  []string `help:"Which kinds, for a pool key." env:"-"`
+	Note   string   `help:"For people." env:"-"`
 	Store  string   `help:"Write to the store itself: for the first admin key." placeholder:"URL"`
 	clientSettings
 	outputSettings
@@ -172,12 +172,12 @@ func (c *keyCreateCmd) first(ctx context.Context) error {
 }
 
 func (c *keyCreateCmd) show(id, secret string) error {
-	return c.print(map[string]string{"key_id": id, "secret": secret},
+	return c.print(createdKeyView{id, secret},
 		[]string{"KEY", "SECRET (shown once)"}, [][]string{{id, secret}})
 }
 
 type keyListCmd struct {
-	Tenant string `help:"Only this tenant's."`
+	Tenant string `help:"Only this tenant's." env:"-"`
 	clientSettings
 	outputSettings
 }
@@ -189,7 +189,7 @@ func (c *keyListCmd) Run(ctx context.Context) error {
 		return err
 	}
 	var rows [][]string
-	values := []*errandv1.Key{}
+	values := []keyView{}
 	for req := (&errandv1.ListKeysRequest{Tenant: c.Tenant, PageSize: 500}); ; {
 		resp, err := admin.ListKeys(ctx, req)
 		if err != nil {
@@ -200,10 +200,10 @@ func (c *keyListCmd) Run(ctx context.Context) error {
 			if k.GetRevokedAt() != nil {
 				revoked = ago(k.GetRevokedAt().AsTime())
 			}
-			values = append(values, k)
+			v := keyViewOf(k)
+			values = append(values, v)
 			rows = append(rows, []string{
-				k.GetKeyId(), strings.ToLower(strings.TrimPrefix(k.GetScope().String(), "KEY_SCOPE_")), k.GetTenant(),
-				strings.Join(k.GetKinds(), ","), ago(k.GetCreatedAt().AsTime()), revoked, k.GetNote(),
+				v.KeyID, v.Scope, dash(v.Tenant), dash(strings.Join(v.Kinds, ",")), ago(k.GetCreatedAt().AsTime()), revoked, v.Note,
 			})
 		}
 		if req.PageToken = resp.GetNextPageToken(); req.PageToken == "" {
@@ -216,6 +216,7 @@ func (c *keyListCmd) Run(ctx context.Context) error {
 type keyRevokeCmd struct {
 	ID string `arg:"" help:"The key's id."`
 	clientSettings
+	outputSettings
 }
 
 // Run ends the key.
@@ -225,10 +226,9 @@ func (c *keyRevokeCmd) Run(ctx context.Context) error {
 		return err
 	}
 	if _, err := admin.RevokeKey(ctx, &errandv1.RevokeKeyRequest{KeyId: c.ID}); err != nil {
-		return rpcError(err)
+		return fmt.Errorf("%s: %w", c.ID, rpcError(err))
 	}
-	fmt.Println("revoked", c.ID)
-	return nil
+	return c.say(map[string]any{"key_id": c.ID, "revoked": true}, "revoked %s", c.ID)
 }
 
 // workersCmd looks at the workers of an instance.
@@ -252,23 +252,31 @@ func (c *workersListCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return rpcError(err)
 	}
-	var rows [][]string
+	values, rows := []workerView{}, [][]string{}
 	for _, w := range resp.GetWorkers() {
-		var kinds []string
-		for _, k := range w.GetKinds() {
-			kinds = append(kinds, fmt.Sprintf("%s=%d", k.GetKind(), k.GetSlots()))
-		}
+		v := workerViewOf(w)
+		values = append(values, v)
 		rows = append(rows, []string{
-			w.GetWorker(), w.GetName(), w.GetTenant(), strings.Join(kinds, ","), fmt.Sprint(w.GetConnected()), fmt.Sprint(w.GetDraining()),
-			w.GetSilent().AsDuration().String(),
+			v.Worker, dash(v.Name), dash(v.Tenant), slotsText(v.Slots), strconv.FormatBool(v.Connected), strconv.FormatBool(v.Draining),
+			short(w.GetSilent().AsDuration()),
 		})
 	}
-	return c.print(resp.GetWorkers(), []string{"WORKER", "NAME", "TENANT", "KINDS", "CONNECTED", "DRAINING", "SILENT"}, rows)
+	return c.print(values, []string{"WORKER", "NAME", "TENANT", "SLOTS", "CONNECTED", "DRAINING", "SILENT"}, rows)
+}
+
+// slotsText shows slots by kind, in order.
+func slotsText(slots map[string]int) string {
+	var parts []string
+	for _, kind := range slices.Sorted(maps.Keys(slots)) {
+		parts = append(parts, fmt.Sprintf("%s=%d", kind, slots[kind]))
+	}
+	return dash(strings.Join(parts, ","))
 }
 
 type workersDrainCmd struct {
 	Worker string `arg:"" help:"The worker instance."`
 	clientSettings
+	outputSettings
 }
 
 // Run drains it.
@@ -278,10 +286,9 @@ func (c *workersDrainCmd) Run(ctx context.Context) error {
 		return err
 	}
 	if _, err := admin.DrainWorker(ctx, &errandv1.DrainWorkerRequest{Worker: c.Worker}); err != nil {
-		return rpcError(err)
+		return fmt.Errorf("%s: %w", c.Worker, rpcError(err))
 	}
-	fmt.Println("draining", c.Worker)
-	return nil
+	return c.say(map[string]any{"worker": c.Worker, "draining": true}, "draining %s", c.Worker)
 }
 
 // auditCmd proves P2 and P3.
@@ -300,21 +307,24 @@ func (c *auditCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return rpcError(err)
 	}
+	v := auditViewOf(resp)
 	var rows [][]string
-	for _, b := range resp.GetBalances() {
+	for _, b := range v.Balances {
 		rows = append(rows, []string{
-			b.GetTenant(), strings.ToLower(strings.TrimPrefix(b.GetTier().String(), "TIER_")), fmt.Sprint(b.GetAccepted()),
-			fmt.Sprint(b.GetEnded()), fmt.Sprint(b.GetOpen()),
+			b.Tenant, b.Tier, strconv.FormatInt(b.Accepted, 10), strconv.FormatInt(b.Ended, 10), strconv.FormatInt(b.Open, 10),
 		})
 	}
-	if err := c.print(resp, []string{"TENANT", "TIER", "ACCEPTED", "ENDED", "OPEN"}, rows); err != nil {
+	if err := c.print(v, []string{"TENANT", "TIER", "ACCEPTED", "ENDED", "OPEN"}, rows); err != nil {
 		return err
 	}
-	for _, f := range resp.GetFindings() {
-		fmt.Fprintf(os.Stderr, "finding: %s: %d rows, for instance %s: %s\n", f.GetReason(), f.GetRows(), f.GetExampleTaskId(), f.GetMessage())
+	for _, f := range v.Findings {
+		fmt.Fprintf(os.Stderr, "finding: %s: %d rows, for instance %s: %s\n", f.Reason, f.Rows, dash(f.ExampleTaskID), f.Message)
 	}
-	if len(resp.GetFindings()) > 0 {
+	if !v.OK {
 		return errQuiet
+	}
+	if c.Output != "json" {
+		fmt.Println("\nall is well: accepted = ended + open, and every open task has a reason to be looked at again")
 	}
 	return nil
 }

@@ -52,20 +52,23 @@ func TestTaskCommands(t *testing.T) {
 		want string // part of what is printed, on either stream
 	}{
 		{"a table", []string{"get", id}, 0, "succeeded"},
-		{"JSON", []string{"get", id, "-o", "json"}, 0, `"result": "aGk="`},
+		{"JSON", []string{"get", id, "-o", "json"}, 0, `"result": "hi"`},
 		{"submit and wait", []string{"submit", "echo", "hello", "--wait", "--label", "a=b", "--tier", "urgent"}, 0, "hello"},
 		{"submit what fails", []string{"submit", "bad", "--wait"}, exitEndedBadly, "no_luck"},
 		{"a bad kind", []string{"submit", "Bad Kind"}, exitUsage, "kind"},
 		{"two submissions of one key", []string{"submit", "echo", "x", "--idempotency-key", "k", "-o", "json"}, 0, `"existed": false`},
 		{"the second", []string{"submit", "echo", "x", "--idempotency-key", "k", "-o", "json"}, 0, `"existed": true`},
 		{"another one of it", []string{"submit", "echo", "y", "--idempotency-key", "k"}, exitFailed, "idempotency key"},
-		{"a task that is not there", []string{"get", "local.0000000000000000000000000w"}, exitNotFound, "no such task"},
+		{"a task that is not there", []string{"get", "local.0000000000000000000000000w"}, exitNotFound, "local.0000000000000000000000000w: there is no such task"},
 		{"a handle that is none", []string{"get", "nonsense"}, exitUsage, "task_id"},
 		{"wait for an ended one", []string{"wait", id}, 0, "succeeded"},
 		{"wait for one that never ends", []string{"submit", "nobody", "-o", "json"}, 0, `"task_id"`},
 		{"cancel an ended one", []string{"cancel", id}, exitEndedBadly, "succeeded"},
 		{"list", []string{"list", "--state", "failed"}, 0, "no_luck"},
 		{"list some", []string{"list", "--label", "a=b", "-o", "json"}, 0, `"kind": "echo"`},
+		{"only the result", []string{"get", id, "--result"}, 0, "hi"},
+		{"the result of one that has none", []string{"submit", "bad", "--wait", "-o", "json"}, exitEndedBadly, `"result": null`},
+		{"list the newest", []string{"list", "--since", "1h", "--limit", "1", "-o", "json"}, 0, `"tier": "standard"`},
 		{"list none", []string{"list", "--kind", "other", "-o", "json"}, 0, "[]"},
 	}
 	for _, s := range steps {
@@ -84,7 +87,7 @@ func TestTaskCommands(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &open); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if out, errs, code := d.command(t, d.cfg.Key, "wait", open.TaskID, "--timeout", "300ms"); code != exitFailed || !strings.Contains(errs, "still ready") {
+	if out, errs, code := d.command(t, d.cfg.Key, "wait", open.TaskID, "--timeout", "300ms"); code != exitTimeout || !strings.Contains(errs, "still ready") {
 		t.Errorf("a wait that is too long: exit %d: %s%s", code, out, errs)
 	}
 	if out, errs, code := d.command(t, d.cfg.Key, "cancel", open.TaskID, "--reason", "enough"); code != 0 || !strings.Contains(out, "canceled") {

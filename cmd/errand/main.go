@@ -7,13 +7,10 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
-
-	"github.com/errandhq/errand"
 )
 
 // version is set by the build (-ldflags "-X main.version=...").
@@ -28,7 +25,7 @@ type cli struct {
 	Worker  workerCmd  `cmd:"" help:"Run a built-in worker."`
 	Migrate migrateCmd `cmd:"" help:"Bring the store's schema to this version."`
 
-	Submit submitCmd `cmd:"" help:"Submit a task."`
+	Submit submitCmd `cmd:"" help:"Submit a task, or many."`
 	Get    getCmd    `cmd:"" help:"Show a task."`
 	Wait   waitCmd   `cmd:"" help:"Wait for tasks to end."`
 	List   listCmd   `cmd:"" help:"List tasks, newest first."`
@@ -38,18 +35,10 @@ type cli struct {
 	Key     keyCmd     `cmd:"" help:"Create, list and revoke API keys."`
 	Workers workersCmd `cmd:"" help:"List and drain workers."`
 	Audit   auditCmd   `cmd:"" help:"Prove that nothing is lost and nothing is stuck."`
-	Version versionCmd `cmd:"" help:"Show the version."`
-}
 
-// Exit codes that scripts can use.
-const (
-	exitFailed      = 1
-	exitUsage       = 2
-	exitNotFound    = 3
-	exitUnavailable = 4
-	exitDenied      = 5
-	exitEndedBadly  = 6 // the command worked, and what it looked at is not well
-)
+	Completion completionCmd `cmd:"" help:"Print what makes a shell complete errand's commands and flags."`
+	Version    versionCmd    `cmd:"" help:"Show the version."`
+}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -59,65 +48,91 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) int {
-	var c cli
 	var found devEnvResolver
-	parser, err := kong.New(&c,
-		kong.Name("errand"),
-		kong.Description("A multi-region task scheduler: a task accepted is a task done."),
-		kong.UsageOnError(),
-		kong.DefaultEnvars("ERRAND"),
-		kong.Configuration(yamlSettings),
-		kong.Resolvers(&found),
-		kong.BindTo(ctx, (*context.Context)(nil)),
-	)
+	parser, err := newParser(ctx, &found)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "errand:", err)
 		return exitFailed
 	}
+	if len(args) > 0 && args[0] == suggestCommand {
+		printSuggestions(os.Stdout, parser.Model, args[1:])
+		return 0
+	}
 	command, err := parser.Parse(args)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "errand:", err)
+		explainUsage(err)
 		return exitUsage
 	}
 	if err := command.Run(); err != nil {
-		if !errors.Is(err, errQuiet) {
-			fmt.Fprintln(os.Stderr, "errand:", strings.TrimPrefix(err.Error(), "errand: "))
-		}
-		if hint := found.hint(err); hint != "" {
-			fmt.Fprintln(os.Stderr, "errand:", hint)
-		}
+		complain(os.Stderr, err, &surroundings{url: urlOf(command), found: &found})
 		return codeOf(err)
 	}
 	return 0
 }
 
-// errQuiet ends the command with exitEndedBadly; everything was said already.
-var errQuiet = errors.New("ended badly")
-
-func codeOf(err error) int {
-	switch {
-	case errors.Is(err, errQuiet):
-		return exitEndedBadly
-	case errors.Is(err, errand.ErrConfig), errors.Is(err, errand.ErrInvalid), errors.Is(err, errUsage):
-		return exitUsage
-	case errors.Is(err, errand.ErrNotFound):
-		return exitNotFound
-	case errors.Is(err, errand.ErrDenied):
-		return exitDenied
-	case errors.Is(err, errand.ErrUnavailable), errors.Is(err, errand.ErrOutcomeUnknown):
-		return exitUnavailable
-	}
-	return exitFailed
+func newParser(ctx context.Context, found *devEnvResolver) (*kong.Kong, error) {
+	return kong.New(&cli{},
+		kong.Name("errand"),
+		kong.Description("A multi-region task scheduler: a task accepted is a task done."),
+		kong.DefaultEnvars("ERRAND"),
+		kong.Configuration(yamlSettings),
+		kong.Resolvers(found),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Help(help),
+	)
 }
 
-type versionCmd struct{}
+// helpWidth bounds lines that the terminal's own width does not.
+const helpWidth = 100
 
-// Run prints the version.
-func (versionCmd) Run() error {
-	line := "errand " + version
-	if info, ok := debug.ReadBuildInfo(); ok {
-		line += " " + info.GoVersion
+// help is kong's own, and the exit codes below that of the program as a whole.
+func help(options kong.HelpOptions, command *kong.Context) error {
+	options.WrapUpperBound = helpWidth
+	if err := kong.DefaultHelpPrinter(options, command); err != nil {
+		return err
 	}
-	fmt.Println(line)
+	if command.Selected() == nil && !options.Summary {
+		printExitCodes(command.Stdout, helpWidth)
+	}
 	return nil
+}
+
+// explainUsage says what is wrong with a command line, and where to read on. A command line that just stops is answered with
+// the list of what could follow.
+func explainUsage(err error) {
+	var parse *kong.ParseError
+	if !errors.As(err, &parse) {
+		fmt.Fprintln(os.Stderr, "errand:", err)
+		return
+	}
+	command := strings.Join(append([]string{"errand"}, commandPath(parse.Context)...), " ")
+	if strings.HasPrefix(err.Error(), "expected one of") {
+		parse.Context.Stdout = os.Stderr
+		if parse.Context.PrintUsage(false) == nil {
+			fmt.Fprintf(os.Stderr, "\nerrand: %s needs a command\n", command)
+			return
+		}
+	}
+	fmt.Fprintf(os.Stderr, "errand: %v\nerrand: see %s --help\n", err, command)
+}
+
+// commandPath are the names of the commands that stand on a command line.
+func commandPath(c *kong.Context) []string {
+	var names []string
+	for _, p := range c.Path {
+		if p.Command != nil {
+			names = append(names, p.Command.Name)
+		}
+	}
+	return names
+}
+
+// urlOf is the address that a command calls, empty for a command that calls none.
+func urlOf(command *kong.Context) string {
+	for _, f := range command.Flags() {
+		if f.Name == "url" {
+			return strings.Trim(fmt.Sprint(command.FlagValue(f)), "[]")
+		}
+	}
+	return ""
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 )
 
 // outputSettings say how results are printed.
@@ -21,15 +22,24 @@ func (o *outputSettings) print(value any, header []string, rows [][]string) erro
 		return printJSON(os.Stdout, value)
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	if _, err := fmt.Fprintln(w, strings.Join(header, "\t")); err != nil {
-		return err
+	if len(header) > 0 {
+		rows = append([][]string{header}, rows...)
 	}
 	for _, row := range rows {
-		if _, err := fmt.Fprintln(w, strings.Join(row, "\t")); err != nil {
+		if _, err := fmt.Fprintln(w, strings.TrimRight(strings.Join(row, "\t"), "\t ")); err != nil {
 			return err
 		}
 	}
 	return w.Flush()
+}
+
+// say prints a sentence, or the value as JSON.
+func (o *outputSettings) say(value any, format string, args ...any) error {
+	if o.Output == "json" {
+		return printJSON(os.Stdout, value)
+	}
+	_, err := fmt.Printf(format+"\n", args...)
+	return err
 }
 
 func printJSON(w io.Writer, value any) error {
@@ -39,25 +49,81 @@ func printJSON(w io.Writer, value any) error {
 	return e.Encode(value)
 }
 
-// ago shows how long ago something was.
+// ago shows how long ago something was, or how soon it will be.
 func ago(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	return time.Since(t).Round(time.Second).String() + " ago"
+	d := time.Since(t)
+	if d < 0 {
+		return "in " + short(-d)
+	}
+	return short(d) + " ago"
 }
 
-// printable makes bytes of unknown kind fit for a terminal.
+// moment shows a time by the clock and by how far away it is.
+func moment(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.Local().Format("2006-01-02 15:04:05 MST") + " (" + ago(t) + ")"
+}
+
+// short shows a time span in at most two units, as exact as people care for.
+func short(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < 10*time.Millisecond:
+		return d.Round(100 * time.Microsecond).String()
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < 10*time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	case d < time.Hour:
+		if d = d.Round(time.Second); d >= time.Minute && d%time.Minute == 0 {
+			return fmt.Sprintf("%dm", d/time.Minute)
+		}
+		return d.String()
+	case d < 2*day:
+		minutes := d.Round(time.Minute) / time.Minute
+		return fmt.Sprintf("%dh%dm", minutes/60, minutes%60)
+	}
+	return fmt.Sprintf("%dd", d/day)
+}
+
+// between shows how long it was from one time to another, as far as both are known.
+func between(from, to time.Time) string {
+	if from.IsZero() || to.IsZero() {
+		return "-"
+	}
+	return short(max(to.Sub(from), 0))
+}
+
+// dash stands for what is empty, so that columns can be told apart.
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// printableMax is the most bytes that are shown of a payload, a result or a message.
+const printableMax = 200
+
+// printable makes bytes of unknown kind fit for a terminal, on one line.
 func printable(b []byte) string {
-	const most = 200
 	s := strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
 			return ' '
 		}
 		return r
 	}, strings.ToValidUTF8(string(b), "?"))
-	if len(s) > most {
-		s = s[:most] + "..."
+	if len(s) <= printableMax {
+		return s
 	}
-	return s
+	end := printableMax
+	for !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + "..."
 }

@@ -103,9 +103,17 @@ func TestSettingsThatCannotWork(t *testing.T) {
 		"a kind that is not built in":       {[]string{"worker", "--kind", "nope", "--key", "k"}, "kind"},
 		"a tier that does not exist":        {[]string{"submit", "k", "--tier", "soon"}, "tier"},
 		"a state that does not exist":       {[]string{"list", "--key", "k", "--state", "lost"}, "lost"},
-		"a URL that is none":                {[]string{"list", "--key", "k", "--url", "localhost"}, "URLs"},
-		"no key":                            {[]string{"list"}, "Key"},
-		"no admin key":                      {[]string{"tenant", "list"}, "key"},
+		"a URL that is none":                {[]string{"list", "--key", "k", "--url", "localhost"}, "--url"},
+		"no key":                            {[]string{"list"}, "ERRAND_KEY"},
+		"no admin key":                      {[]string{"tenant", "list"}, "admin key"},
+		"a task without a kind":             {[]string{"submit", "--key", "k"}, "<kind>"},
+		"many tasks with one key":           {[]string{"submit", "--many", "f", "--idempotency-key", "x"}, "--idempotency-key"},
+		"waiting for many":                  {[]string{"submit", "--many", "f", "--wait"}, "--wait"},
+		"standard input twice":              {[]string{"submit", "k", "-", "--many", "-"}, "standard input"},
+		"a file that is not there":          {[]string{"submit", "--key", "k", "--many", "nowhere"}, "--many"},
+		"a limit of nothing":                {[]string{"list", "--key", "k", "--limit", "0"}, "--limit"},
+		"a time that is over already":       {[]string{"wait", "x", "--key", "k", "--timeout=-1s"}, "--timeout"},
+		"a store's URL that is none":        {[]string{"key", "create", "admin", "--store", "nonsense"}, "postgres://"},
 		"another scope straight to a store": {[]string{"key", "create", "pool", "--store", somewhere}, "--store"},
 	}
 	for name, tt := range tests {
@@ -116,13 +124,6 @@ func TestSettingsThatCannotWork(t *testing.T) {
 				t.Errorf("exit %d, want %d and a message with %q:\n%s", code, exitUsage, tt.want, errs)
 			}
 		})
-	}
-}
-
-func TestNobodyThereIsUnavailable(t *testing.T) {
-	_, errs, code := output(t, "tenant", "list", "--key", "k", "--url", "http://127.0.0.1:1")
-	if code != exitUnavailable {
-		t.Errorf("exit %d, want %d: %s", code, exitUnavailable, errs)
 	}
 }
 

@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
+	"net/url"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/errandhq/errand"
@@ -14,8 +14,8 @@ import (
 
 // clientSettings say where the schedulers are and who calls.
 type clientSettings struct {
-	URL string `help:"URL of a scheduler. Without it, where the errand dev of this folder is (see errand dev --help)." default:"http://127.0.0.1:7070" env:"ERRAND_URL"`
-	Key string `help:"API key. Without it, as for --url." env:"ERRAND_KEY" placeholder:"KEY"`
+	URL string `help:"URL of a scheduler." default:"http://127.0.0.1:7070" env:"ERRAND_URL"`
+	Key string `help:"API key." env:"ERRAND_KEY" placeholder:"KEY"`
 	CA  string `help:"File with the server's authority, for https." placeholder:"FILE"`
 
 	ClientCert    string `help:"File with a client certificate, where servers want one." placeholder:"FILE"`
@@ -29,8 +29,20 @@ func (c *clientSettings) config() (errand.Config, error) {
 	return cfg, err
 }
 
+// checked is config for a command that makes one call and ends.
+func (c *clientSettings) checked(whose string) (errand.Config, error) {
+	u, err := url.Parse(c.URL)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return errand.Config{}, fmt.Errorf("%w: --url: %q is not like http://HOST:PORT", errUsage, c.URL)
+	}
+	if c.Key == "" {
+		return errand.Config{}, fmt.Errorf("%w: --key or ERRAND_KEY: %s key is needed; errand dev makes one, or errand key create", errUsage, whose)
+	}
+	return c.config()
+}
+
 func (c *clientSettings) client() (*errand.Client, error) {
-	cfg, err := c.config()
+	cfg, err := c.checked("a tenant's")
 	if err != nil {
 		return nil, err
 	}
@@ -39,60 +51,15 @@ func (c *clientSettings) client() (*errand.Client, error) {
 
 var tiers = map[string]errand.Tier{"urgent": errand.Urgent, "standard": errand.Standard, "deferrable": errand.Deferrable}
 
-// submitCmd submits a task.
-type submitCmd struct {
-	Kind           string            `arg:"" help:"Which handler runs it."`
-	Payload        string            `arg:"" optional:"" help:"What the handler gets; - reads standard input."`
-	ContentType    string            `help:"How to read the payload."`
-	Label          map[string]string `help:"KEY=VALUE, may be repeated."`
-	Tier           string            `help:"urgent, standard or deferrable." enum:"urgent,standard,deferrable" default:"standard"`
-	Delay          time.Duration     `help:"Start no sooner than after this time."`
-	StartWithin    time.Duration     `help:"Useless if not started within this time."`
-	Timeout        time.Duration     `help:"The execution cap of one attempt. Default 1h."`
-	MaxAttempts    int               `help:"Most starts that count. Default 5."`
-	IdempotencyKey string            `help:"Submissions with the same key are stored once." name:"idempotency-key"`
-	Exclusive      bool              `help:"A handler must have stopped before another attempt may start."`
-	Wait           bool              `help:"Wait for the task to end."`
-	clientSettings
-	outputSettings
-}
-
-// Run submits.
-func (c *submitCmd) Run(ctx context.Context) error {
-	client, err := c.client()
-	if err != nil {
-		return err
-	}
-	payload := []byte(c.Payload)
-	if c.Payload == "-" {
-		const most = 256<<10 + 1 // one more than a payload may have: the server refuses it
-		if payload, err = io.ReadAll(io.LimitReader(os.Stdin, most)); err != nil {
-			return err
-		}
-	}
-	got, err := client.Submit(ctx, errand.Spec{
-		Kind: c.Kind, Payload: payload, ContentType: c.ContentType, Labels: c.Label, Tier: tiers[c.Tier], Delay: c.Delay,
-		StartWithin: c.StartWithin, AttemptTimeout: c.Timeout, MaxAttempts: c.MaxAttempts, IdempotencyKey: c.IdempotencyKey,
-		Exclusive: c.Exclusive,
-	})
-	if err != nil {
-		return err
-	}
-	if c.Wait {
-		return (&waitCmd{IDs: []string{got.ID}, clientSettings: c.clientSettings, outputSettings: c.outputSettings}).Run(ctx)
-	}
-	return c.print(map[string]any{"task_id": got.ID, "state": got.State.String(), "existed": got.Existed},
-		[]string{"TASK", "STATE", "EXISTED"}, [][]string{{got.ID, got.State.String(), fmt.Sprint(got.Existed)}})
-}
-
 // getCmd shows a task.
 type getCmd struct {
-	ID string `arg:"" help:"The task's handle, REGION.ID."`
+	ID     string `arg:"" help:"The task's handle, REGION.ID."`
+	Result bool   `help:"Write only the result, byte by byte." env:"-"`
 	clientSettings
 	outputSettings
 }
 
-// Run shows it.
+// Run shows it; with --result it ends with 6 when there is none.
 func (c *getCmd) Run(ctx context.Context) error {
 	client, err := c.client()
 	if err != nil {
@@ -100,89 +67,62 @@ func (c *getCmd) Run(ctx context.Context) error {
 	}
 	t, err := client.Get(ctx, c.ID)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", c.ID, err)
 	}
-	if c.Output == "json" {
-		return printJSON(os.Stdout, taskJSON(&t))
+	if !c.Result {
+		return c.show(&t)
+	}
+	if t.State != errand.Succeeded {
+		fmt.Fprintf(os.Stderr, "errand: %s is %v and has no result\n", t.ID, t.State)
+		return errQuiet
+	}
+	_, err = os.Stdout.Write(t.Result)
+	return err
+}
+
+func (o *outputSettings) show(t *errand.Task) error {
+	if o.Output == "json" {
+		return printJSON(os.Stdout, viewOf(t))
+	}
+	until := t.EndedAt
+	if t.State == errand.Running {
+		until = time.Now()
 	}
 	rows := [][]string{
 		{"task", t.ID},
 		{"kind", t.Kind},
 		{"tenant", t.Tenant},
 		{"state", t.State.String()},
-		{"attempt", fmt.Sprintf("%d (%d counted)", t.Attempt, t.CountedAttempts)},
-		{"created", ago(t.CreatedAt)},
-		{"due", t.Due.Format(time.RFC3339)},
-		{"started", ago(t.StartedAt)},
-		{"ended", ago(t.EndedAt)},
+		{"tier", tierWord(t.Tier)},
+		{"attempts", fmt.Sprintf("%d (%d counted)", t.Attempt, t.CountedAttempts)},
+		{"created", moment(t.CreatedAt)},
+		{"due", moment(t.Due)},
+		{"started", moment(t.StartedAt)},
+		{"ended", moment(t.EndedAt)},
+		{"waited", between(t.ReadyAt, t.StartedAt)},
+		{"ran", between(t.StartedAt, until)},
 		{"worker", t.Worker},
 		{"payload", printable(t.Payload)},
 		{"result", printable(t.Result)},
 		{"reason", t.Reason},
-		{"message", t.Message},
+		{"message", printable([]byte(t.Message))},
 	}
-	return c.print(nil, []string{"FIELD", "VALUE"}, rows)
-}
-
-func taskJSON(t *errand.Task) map[string]any {
-	return map[string]any{
-		"task_id": t.ID, "kind": t.Kind, "tenant": t.Tenant, "state": t.State.String(), "tier": int(t.Tier), "attempt": t.Attempt,
-		"counted_attempts": t.CountedAttempts, "payload": t.Payload, "result": t.Result, "result_type": t.ResultType,
-		"reason": t.Reason, "message": t.Message, "labels": t.Labels, "effect_key": t.EffectKey, "worker": t.Worker,
-		"cancel_requested": t.CancelRequested, "created_at": t.CreatedAt, "ready_at": t.ReadyAt, "due": t.Due,
-		"started_at": t.StartedAt, "ended_at": t.EndedAt,
-	}
-}
-
-// waitCmd waits for tasks to end.
-type waitCmd struct {
-	IDs     []string      `arg:"" name:"id" help:"The tasks' handles."`
-	Timeout time.Duration `help:"Give up after this time. Default never."`
-	clientSettings
-	outputSettings
-}
-
-// Run waits; it ends with 6 when a task did not succeed.
-func (c *waitCmd) Run(ctx context.Context) error {
-	client, err := c.client()
-	if err != nil {
-		return err
-	}
-	if c.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.Timeout)
-		defer cancel()
-	}
-	var rows [][]string
-	var values []any
-	bad := false
-	for _, id := range c.IDs {
-		t, err := client.Wait(ctx, id)
-		if errors.Is(err, context.DeadlineExceeded) {
-			return fmt.Errorf("%s is still %s after %v", id, t.State, c.Timeout)
+	shown := rows[:0]
+	for _, row := range rows {
+		if row[1] != "" && row[1] != "-" {
+			shown = append(shown, row)
 		}
-		if err != nil {
-			return err
-		}
-		bad = bad || t.State != errand.Succeeded
-		values = append(values, taskJSON(&t))
-		rows = append(rows, []string{t.ID, t.Kind, t.State.String(), fmt.Sprint(t.Attempt), t.Reason, printable(t.Result)})
 	}
-	if err := c.print(values, []string{"TASK", "KIND", "STATE", "ATTEMPT", "REASON", "RESULT"}, rows); err != nil {
-		return err
-	}
-	if bad {
-		return errQuiet
-	}
-	return nil
+	return o.print(nil, nil, shown)
 }
 
 // listCmd lists tasks.
 type listCmd struct {
-	State []string          `help:"Any of these states."`
-	Kind  []string          `help:"Any of these kinds."`
-	Label map[string]string `help:"All of these labels, KEY=VALUE."`
-	Limit int               `help:"At most how many." default:"50"`
+	State []string          `help:"Any of these states: ${enum}." enum:"scheduled,ready,running,blocked,succeeded,failed,canceled,expired" env:"-" placeholder:"STATE,..."`
+	Kind  []string          `help:"Any of these kinds." env:"-" placeholder:"KIND,..."`
+	Label map[string]string `help:"All of these labels; may be repeated." env:"-" placeholder:"KEY=VALUE"`
+	Since time.Duration     `help:"Only those created within this time." env:"-" placeholder:"DURATION"`
+	Limit int               `help:"At most how many." default:"50" env:"-"`
 	clientSettings
 	outputSettings
 }
@@ -192,38 +132,54 @@ var states = map[string]errand.State{
 	"succeeded": errand.Succeeded, "failed": errand.Failed, "canceled": errand.Canceled, "expired": errand.Expired,
 }
 
+func (c *listCmd) filter() (errand.Filter, error) {
+	filter := errand.Filter{Kinds: c.Kind, Labels: c.Label}
+	if c.Limit < 1 || c.Since < 0 {
+		return filter, fmt.Errorf("%w: --limit must be above 0, and --since not below", errUsage)
+	}
+	for _, word := range c.State {
+		filter.States = append(filter.States, states[word])
+	}
+	if c.Since > 0 {
+		filter.CreatedAfter = time.Now().Add(-c.Since)
+	}
+	return filter, nil
+}
+
 // Run lists.
 func (c *listCmd) Run(ctx context.Context) error {
 	client, err := c.client()
 	if err != nil {
 		return err
 	}
-	filter := errand.Filter{Kinds: c.Kind, Labels: c.Label}
-	for _, word := range c.State {
-		state, known := states[word]
-		if !known {
-			return fmt.Errorf("%w: --state: there is no state %q", errUsage, word)
-		}
-		filter.States = append(filter.States, state)
+	filter, err := c.filter()
+	if err != nil {
+		return err
 	}
-	values, rows := []any{}, [][]string{}
+	values, rows, more := []taskView{}, [][]string{}, false
 	for t, err := range client.List(ctx, filter) {
 		if err != nil {
 			return err
 		}
-		if len(rows) >= c.Limit {
+		if more = len(rows) == c.Limit; more {
 			break
 		}
-		values = append(values, taskJSON(&t))
-		rows = append(rows, []string{t.ID, t.Kind, t.State.String(), fmt.Sprint(t.Attempt), ago(t.CreatedAt), t.Reason})
+		values = append(values, summaryOf(&t))
+		rows = append(rows, []string{
+			t.ID, t.Kind, t.State.String(), strconv.FormatInt(t.Attempt, 10), ago(t.CreatedAt), between(t.StartedAt, t.EndedAt), dash(t.Reason),
+		})
 	}
-	return c.print(values, []string{"TASK", "KIND", "STATE", "ATTEMPT", "CREATED", "REASON"}, rows)
+	err = c.print(values, []string{"TASK", "KIND", "STATE", "ATTEMPT", "CREATED", "RAN", "REASON"}, rows)
+	if err == nil && more && c.Output != "json" {
+		fmt.Fprintf(os.Stderr, "errand: these are the newest %d; --limit shows more\n", c.Limit)
+	}
+	return err
 }
 
 // cancelCmd cancels a task.
 type cancelCmd struct {
 	ID     string `arg:"" help:"The task's handle."`
-	Reason string `help:"Why, for people."`
+	Reason string `help:"Why, for people." env:"-"`
 	clientSettings
 	outputSettings
 }
@@ -236,12 +192,18 @@ func (c *cancelCmd) Run(ctx context.Context) error {
 	}
 	a, err := client.Cancel(ctx, c.ID, c.Reason)
 	if err != nil {
+		return fmt.Errorf("%s: %w", c.ID, err)
+	}
+	err = c.print(canceledView{c.ID, a.State.String(), a.Accepted},
+		[]string{"TASK", "STATE", "ACCEPTED"}, [][]string{{c.ID, a.State.String(), strconv.FormatBool(a.Accepted)}})
+	switch {
+	case err != nil:
 		return err
-	}
-	err = c.print(map[string]any{"task_id": c.ID, "state": a.State.String(), "accepted": a.Accepted},
-		[]string{"TASK", "STATE", "ACCEPTED"}, [][]string{{c.ID, a.State.String(), fmt.Sprint(a.Accepted)}})
-	if err == nil && !a.Accepted {
+	case !a.Accepted:
+		fmt.Fprintln(os.Stderr, "errand: it had ended before: nothing was changed")
 		return errQuiet
+	case a.State == errand.Running && c.Output != "json":
+		fmt.Fprintln(os.Stderr, "errand: its worker is being told; errand wait shows how it ends")
 	}
-	return err
+	return nil
 }
