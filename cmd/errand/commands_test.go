@@ -123,7 +123,7 @@ func TestPayloadFromStandardInput(t *testing.T) {
 // What an operator does: tenants, keys, workers, the audit.
 func TestOperatorCommands(t *testing.T) {
 	d := deploy(t)
-	d.work(t, errand.WorkerConfig{Name: "anna"}, map[string]errand.Handler{
+	d.work(t, errand.WorkerConfig{Name: "an\x1b[2Jna"}, map[string]errand.Handler{
 		"echo": func(context.Context, *errand.Attempt) (errand.Result, error) { return errand.Result{}, nil },
 	})
 	d.wait(t, d.submit(t, errand.Spec{Kind: "echo"}))
@@ -144,7 +144,7 @@ func TestOperatorCommands(t *testing.T) {
 		{"a scope that does not exist", []string{"key", "create", "root"}, exitUsage, "scope"},
 		{"all keys", []string{"key", "list"}, 0, "admin"},
 		{"no such key", []string{"key", "revoke", "nonsense"}, exitNotFound, "key"},
-		{"workers", []string{"workers"}, 0, "anna"},
+		{"workers", []string{"workers"}, 0, "an [2Jna"},
 		{"the audit", []string{"audit"}, 0, "acme"},
 	}
 	for _, s := range steps {

@@ -16,7 +16,7 @@ type outputSettings struct {
 	Output string `help:"table or json." short:"o" enum:"table,json" default:"table"`
 }
 
-// print shows rows as a table, or the value as JSON.
+// print shows rows as a table, or the value as JSON. Cells are what tenants and workers wrote: none can change the terminal.
 func (o *outputSettings) print(value any, header []string, rows [][]string) error {
 	if o.Output == "json" {
 		return printJSON(os.Stdout, value)
@@ -26,6 +26,9 @@ func (o *outputSettings) print(value any, header []string, rows [][]string) erro
 		rows = append([][]string{header}, rows...)
 	}
 	for _, row := range rows {
+		for i := range row {
+			row[i] = clean(row[i])
+		}
 		if _, err := fmt.Fprintln(w, strings.TrimRight(strings.Join(row, "\t"), "\t ")); err != nil {
 			return err
 		}
@@ -110,14 +113,19 @@ func dash(s string) string {
 // printableMax is the most bytes that are shown of a payload, a result or a message.
 const printableMax = 200
 
-// printable makes bytes of unknown kind fit for a terminal, on one line.
-func printable(b []byte) string {
-	s := strings.Map(func(r rune) rune {
+// clean makes a text that others wrote fit for a terminal, on one line.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {
 			return ' '
 		}
 		return r
-	}, strings.ToValidUTF8(string(b), "?"))
+	}, strings.ToValidUTF8(s, "?"))
+}
+
+// printable makes bytes of unknown kind fit for a terminal, and short.
+func printable(b []byte) string {
+	s := clean(string(b))
 	if len(s) <= printableMax {
 		return s
 	}
