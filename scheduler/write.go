@@ -138,6 +138,9 @@ type Attached struct {
 	Verdict Verdict
 	State   State // where the task stands now
 	Held    Held
+	// Latest tells of a token that was not taken over whether it is that of the task's latest attempt: then State is what its end has
+	// made of the task.
+	Latest bool
 }
 
 // Seen names a waiting row as it was read.

@@ -366,6 +366,7 @@ func TestBadInput(t *testing.T) {
 	cases = append(cases, badTexts()...)
 	cases = append(cases, badNames(e)...)
 	cases = append(cases, badOperators()...)
+	cases = append(cases, badPolls()...)
 	covered := map[string]bool{}
 	for _, c := range cases {
 		covered[strings.ReplaceAll(c.rpc, "/", ".")] = true

@@ -34,8 +34,11 @@ type cleaner struct {
 func (c *cleaner) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		limit := callMax
-		if req.Spec().Procedure == errandv1connect.TaskServiceWaitTaskProcedure {
+		switch req.Spec().Procedure {
+		case errandv1connect.TaskServiceWaitTaskProcedure:
 			limit = waitCallMax
+		case errandv1connect.WorkerServicePollProcedure:
+			limit = pollCallMax
 		}
 		bounded, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()

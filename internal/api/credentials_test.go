@@ -73,9 +73,9 @@ var rpcRows = map[string]rpcRow{
 
 	"WorkerService.Work": {body: `{"register":{"protocol":1,"workerInstance":"AAAAAAAAAAAAAAAAAAAAAA==","kinds":[{"kind":"exec","slots":1}]}}`},
 	"WorkerService.Poll": {
-		body: `{"register":{"protocol":1,"workerInstance":"AAAAAAAAAAAAAAAAAAAAAA==","kinds":[{"kind":"exec","slots":1}]}}`, want: later501,
+		body: `{"register":{"protocol":1,"workerInstance":"AAAAAAAAAAAAAAAAAAAAAA==","kinds":[{"kind":"email","slots":1}]},"wait":"0.010s"}`,
 	},
-	"WorkerService.Report":      {body: `{"workerInstance":"AAAAAAAAAAAAAAAAAAAAAA=="}`, want: later501},
+	"WorkerService.Report":      {body: `{"workerInstance":"AAAAAAAAAAAAAAAAAAAAAA=="}`},
 	"WorkerService.ReadParents": {body: `{"workerInstance":"AAAAAAAAAAAAAAAAAAAAAA==","token":` + someToken + `}`, want: later501},
 
 	"AdminService.CreateTenant":   {body: `{"name":"tNUMBER"}`},

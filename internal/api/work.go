@@ -31,6 +31,7 @@ type workerService struct {
 	region    string
 	scheduler Scheduler
 	valid     *validator
+	polls     pollers
 }
 
 type workConn = connect.BidiStream[errandv1.WorkRequest, errandv1.WorkResponse]

@@ -67,7 +67,9 @@ func (s *Store) Attach(ctx context.Context, b scheduler.AttachBatch) ([]schedule
 			// The token is good: it is the session that is over, and who asks will know soon.
 			return nil, fmt.Errorf("attach attempts: session %s has ended: %w", b.Session, scheduler.ErrUnavailable)
 		default:
-			answers[i] = scheduler.Attached{ID: t.ID, Verdict: scheduler.Lost, State: r.state}
+			answers[i] = scheduler.Attached{
+				ID: t.ID, Verdict: scheduler.Lost, State: r.state, Latest: r.attempt == t.Attempt && r.worker == t.Worker,
+			}
 		}
 	}
 	return answers, nil

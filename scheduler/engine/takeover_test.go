@@ -223,6 +223,45 @@ func TestAWorkerGoesAndComesBack(t *testing.T) {
 	}
 }
 
+// The answer to a report may be lost with its connection. Said again, here or at another instance, it is answered like the first time.
+func TestARepeatedReportIsAnsweredLikeTheFirst(t *testing.T) {
+	for name, c := range map[string]struct {
+		first, second scheduler.Outcome
+		want          engine.AckAnswer
+	}{
+		"succeeded":      {scheduler.OutcomeSucceeded, scheduler.OutcomeSucceeded, engine.AckRecorded},
+		"failed":         {scheduler.OutcomeFailed, scheduler.OutcomeFailed, engine.AckRecorded},
+		"handed back":    {scheduler.OutcomeHandedBack, scheduler.OutcomeHandedBack, engine.AckRecorded},
+		"something else": {scheduler.OutcomeHandedBack, scheduler.OutcomeSucceeded, engine.AckLost},
+	} {
+		for _, elsewhere := range []bool{false, true} {
+			r := newRegion(t)
+			a, b := r.instance(1), r.instance(2)
+			token := a.start()
+			report := func(in *instance, o scheduler.Outcome) {
+				failure := scheduler.Failure{Reason: "no_such_thing"}
+				in.say(engine.FromWorker{Reports: []scheduler.Report{{Token: token, Outcome: o, Failure: failure, NonRetryable: true}}})
+			}
+			report(a, c.first)
+			a.turn()
+			a.disconnect() // before the answer
+			a.run(100*time.Millisecond, b)
+			again := a
+			if elsewhere {
+				again = b
+			}
+			again.words = nil
+			again.connect(token)
+			report(again, c.second)
+			a.run(500*time.Millisecond, b)
+			acks := again.acks()
+			if len(acks) == 0 || acks[len(acks)-1].Answer != c.want {
+				t.Errorf("%s, elsewhere %v: %v, want %v; the task is %v", name, elsewhere, acks, c.want, r.task(token).State)
+			}
+		}
+	}
+}
+
 // A report that meets an end which the scheduler is writing is not lost together with it.
 func TestAReportMeetsAnEndThatLoses(t *testing.T) {
 	r := newRegion(t)

@@ -331,12 +331,28 @@ func (e *Engine) attachAnswered(token scheduler.Token, a *scheduler.Attached) {
 		if t.report == nil {
 			e.core.Step(scheduler.RowsMissing{Tokens: []scheduler.Token{token}})
 		}
+		answer := ackOfRepetition(t.report, a)
 		e.toWorker(token.Worker, func(w *ToWorker) { // what it may have reported since was not answered, waiting for this
-			w.Acks = append(w.Acks, Ack{Token: token, Answer: AckLost})
+			w.Acks = append(w.Acks, Ack{Token: token, Answer: answer})
 			if t.report == nil {
 				w.Stops = append(w.Stops, scheduler.Stop{Token: token, Cause: scheduler.StopLost})
 			}
 		})
+	}
+}
+
+// ackOfRepetition answers a report about an attempt that is not running: like the first time when it was recorded then, and its
+// answer was lost on the way.
+func ackOfRepetition(r *scheduler.Report, a *scheduler.Attached) AckAnswer {
+	switch {
+	case r == nil || !a.Latest:
+		return AckLost
+	case a.State == scheduler.Canceled && r.Outcome != scheduler.OutcomeSucceeded:
+		return AckCanceled
+	case (a.State == scheduler.Succeeded) == (r.Outcome == scheduler.OutcomeSucceeded):
+		return AckRecorded
+	default:
+		return AckLost
 	}
 }
 

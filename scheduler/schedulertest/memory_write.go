@@ -101,7 +101,7 @@ func (m *Memory) Attach(_ context.Context, b scheduler.AttachBatch) ([]scheduler
 			answers[i] = scheduler.Attached{ID: token.ID, Verdict: scheduler.Missing}
 			continue
 		}
-		answers[i] = scheduler.Attached{ID: token.ID, Verdict: scheduler.Lost, State: row.State}
+		answers[i] = scheduler.Attached{ID: token.ID, Verdict: scheduler.Lost, State: row.State, Latest: row.Token() == token}
 		next, refusal := row.Attach(token, b.Session)
 		switch {
 		case refusal != nil:
@@ -109,7 +109,7 @@ func (m *Memory) Attach(_ context.Context, b scheduler.AttachBatch) ([]scheduler
 			return nil, fmt.Errorf("attach: session %s has ended: %w", b.Session, scheduler.ErrUnavailable)
 		default:
 			m.put(row, next)
-			answers[i].Verdict, answers[i].Held = scheduler.Won, heldOf(row)
+			answers[i].Verdict, answers[i].Held, answers[i].Latest = scheduler.Won, heldOf(row), false
 		}
 	}
 	return answers, nil

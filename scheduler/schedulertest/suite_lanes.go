@@ -38,6 +38,13 @@ func attachTakesOver(t *testing.T, s *suite) {
 	if a := attach(s.session, scheduler.Token{ID: newID(1), Attempt: 1}); a.Verdict != scheduler.Missing {
 		t.Errorf("no row: %+v, want missing", a)
 	}
+	must[[]scheduler.Ended](t)(s.Store.End(ctx(), scheduler.EndBatch{Region: region, Endings: []scheduler.Ending{{Token: one.Token(), To: scheduler.Succeeded}}}))
+	if a := attach(s.session, one.Token()); a.Verdict != scheduler.Lost || a.State != scheduler.Succeeded || !a.Latest {
+		t.Errorf("one that has ended: %+v, want lost, and how it ended", a)
+	}
+	if a := attach(s.session, stale); a.Verdict != scheduler.Lost || a.Latest {
+		t.Errorf("another token of one that has ended: %+v, want lost", a)
+	}
 }
 
 func wakeAndExpireAskTheStoresClock(t *testing.T, s *suite) {

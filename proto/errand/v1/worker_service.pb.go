@@ -28,11 +28,11 @@ type PollRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Who asks. The instance is the same in every call of a process; holds names what it runs, also what it has just taken.
 	Register *Register `protobuf:"bytes,1,opt,name=register,proto3" json:"register,omitempty"`
-	// How long to wait for work. Default 20 s; at most 60 s.
+	// How long to wait for work. Default 20 s; at most 60 s. While it waits the worker counts as alive.
 	Wait *durationpb.Duration `protobuf:"bytes,2,opt,name=wait,proto3" json:"wait,omitempty"`
 	// At most how many assignments. Default 1; at most 1000.
 	MaxAssignments int32 `protobuf:"varint,3,opt,name=max_assignments,json=maxAssignments,proto3" json:"max_assignments,omitempty"`
-	// Sent back in the answer's heartbeat_ack. Unset: no grant, so exclusive tasks are not given out.
+	// Sent back in the answer's heartbeat_ack. Unset: no grant, so exclusive tasks are not given out, but put off for a second.
 	Heartbeat     *Heartbeat `protobuf:"bytes,4,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -187,9 +187,9 @@ type ReportRequest struct {
 	Finished []*Finished `protobuf:"bytes,2,rep,name=finished,proto3" json:"finished,omitempty"`
 	// Assignments that it has taken. At most 1000.
 	Accepted []*Token `protobuf:"bytes,3,rep,name=accepted,proto3" json:"accepted,omitempty"`
-	// News of attempts that run. At most 1000.
+	// News of attempts that run. At most 1000. Not kept in this release.
 	Progress []*Progress `protobuf:"bytes,4,rep,name=progress,proto3" json:"progress,omitempty"`
-	// Checkpoints of attempts that run, together at most 8 MiB. At most 100.
+	// Checkpoints of attempts that run, together at most 8 MiB. At most 100. NOT_YET_AVAILABLE in this release.
 	Checkpoints []*Checkpoint `protobuf:"bytes,5,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"`
 	// Sent back in the answer's heartbeat_ack.
 	Heartbeat     *Heartbeat `protobuf:"bytes,6,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"`

@@ -50,11 +50,11 @@ type WorkerServiceClient interface {
 	// carry register. Any end of the stream but a local stop is an accident: reconnect with jittered, capped backoff and name in
 	// register what is held.
 	Work(context.Context) (*connect.BidiStreamForClientSimple[v1.WorkRequest, v1.WorkResponse], error)
-	// Poll serves workers that have only HTTP/1.1 and JSON: it keeps the worker's lease alive and returns assignments.
-	// NOT_YET_AVAILABLE in this release.
+	// Poll serves workers that have only HTTP/1.1 and JSON: it keeps the worker's lease alive and returns assignments. A second poll of
+	// an instance takes the place of the first, which returns without work.
 	Poll(context.Context, *v1.PollRequest) (*v1.PollResponse, error)
 	// Report carries what a polling worker has to say, keeps its lease alive and returns the answers. A report that got no answer
-	// is sent again. NOT_YET_AVAILABLE in this release.
+	// is sent again. It may go to any scheduler of the region.
 	Report(context.Context, *v1.ReportRequest) (*v1.ReportResponse, error)
 	// ReadParents returns the results of a running task's parents. NOT_YET_AVAILABLE in this release.
 	ReadParents(context.Context, *v1.ReadParentsRequest) (*v1.ReadParentsResponse, error)
@@ -145,11 +145,11 @@ type WorkerServiceHandler interface {
 	// carry register. Any end of the stream but a local stop is an accident: reconnect with jittered, capped backoff and name in
 	// register what is held.
 	Work(context.Context, *connect.BidiStream[v1.WorkRequest, v1.WorkResponse]) error
-	// Poll serves workers that have only HTTP/1.1 and JSON: it keeps the worker's lease alive and returns assignments.
-	// NOT_YET_AVAILABLE in this release.
+	// Poll serves workers that have only HTTP/1.1 and JSON: it keeps the worker's lease alive and returns assignments. A second poll of
+	// an instance takes the place of the first, which returns without work.
 	Poll(context.Context, *v1.PollRequest) (*v1.PollResponse, error)
 	// Report carries what a polling worker has to say, keeps its lease alive and returns the answers. A report that got no answer
-	// is sent again. NOT_YET_AVAILABLE in this release.
+	// is sent again. It may go to any scheduler of the region.
 	Report(context.Context, *v1.ReportRequest) (*v1.ReportResponse, error)
 	// ReadParents returns the results of a running task's parents. NOT_YET_AVAILABLE in this release.
 	ReadParents(context.Context, *v1.ReadParentsRequest) (*v1.ReadParentsResponse, error)
