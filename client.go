@@ -187,13 +187,18 @@ type Filter struct {
 	CreatedBefore time.Time
 }
 
+func (f *Filter) message() *errandv1.TaskFilter {
+	m := &errandv1.TaskFilter{Kinds: f.Kinds, Labels: f.Labels, CreatedAfter: stamp(f.CreatedAfter), CreatedBefore: stamp(f.CreatedBefore)}
+	for _, s := range f.States {
+		m.States = append(m.States, errandv1.TaskState(s))
+	}
+	return m
+}
+
 // List walks the tasks that a filter matches, newest first, without payloads and results. It ends with an error when a page
 // cannot be had.
 func (c *Client) List(ctx context.Context, f Filter) iter.Seq2[Task, error] {
-	filter := &errandv1.TaskFilter{Kinds: f.Kinds, Labels: f.Labels, CreatedAfter: stamp(f.CreatedAfter), CreatedBefore: stamp(f.CreatedBefore)}
-	for _, s := range f.States {
-		filter.States = append(filter.States, errandv1.TaskState(s))
-	}
+	filter := f.message()
 	return func(yield func(Task, error) bool) {
 		req := &errandv1.ListTasksRequest{Filter: filter, PageSize: listPageSize}
 		for {
@@ -231,4 +236,30 @@ func (c *Client) Cancel(ctx context.Context, id, reason string) (CancelAnswer, e
 		return CancelAnswer{}, err
 	}
 	return CancelAnswer{State: State(resp.GetState()), Accepted: resp.GetAccepted()}, nil
+}
+
+// Watch tells tasks as they stand after each change, from now on, until ctx ends: those that a filter matches, or only the named
+// ones, and then it ends with the last of them. With current the open ones are told first as they stand. Quick changes may be told
+// as one; payloads and results are left out. An error ends it; what has changed meanwhile is not told by the next one.
+func (c *Client) Watch(ctx context.Context, f Filter, ids []string, current bool) iter.Seq2[Task, error] {
+	req := &errandv1.WatchTasksRequest{Filter: f.message(), TaskIds: ids, IncludeCurrent: current}
+	return func(yield func(Task, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		at := int(c.current.Load())
+		stream, err := c.services[at%len(c.services)].WatchTasks(ctx, req)
+		if err != nil {
+			yield(Task{}, errorOf(err).interruptedBy(ctx))
+			return
+		}
+		defer func() { _ = stream.Close() }() // it has ended, or is not wanted any more
+		for stream.Receive() {
+			if m := stream.Msg().GetTask(); m != nil && !yield(taskOf(m), nil) {
+				return
+			}
+		}
+		if err := stream.Err(); err != nil {
+			yield(Task{}, errorOf(err).interruptedBy(ctx))
+		}
+	}
 }

@@ -28,6 +28,7 @@ type cli struct {
 	Submit submitCmd `cmd:"" help:"Submit a task, or many."`
 	Get    getCmd    `cmd:"" help:"Show a task."`
 	Wait   waitCmd   `cmd:"" help:"Wait for tasks to end."`
+	Watch  watchCmd  `cmd:"" help:"Tell what becomes of tasks, as it happens."`
 	List   listCmd   `cmd:"" help:"List tasks, newest first."`
 	Cancel cancelCmd `cmd:"" help:"Cancel a task."`
 

@@ -58,7 +58,7 @@ var rpcRows = map[string]rpcRow{
 	"TaskService.RedriveTasks": {body: `{"taskIds":["TASK"]}`, want: later501},
 	"TaskService.GetOperation": {body: `{"operationId":"op-1"}`, want: later501},
 	"TaskService.ExplainTask":  {body: `{"taskId":"TASK"}`, want: later501},
-	"TaskService.WatchTasks":   {body: `{}`, want: later501},
+	"TaskService.WatchTasks":   {body: `{"taskIds":["eu.bad"]}`, want: "invalid_argument"}, // a good one waits
 	"TaskService.CompleteTask": {body: `{"taskId":"TASK","attempt":"1","worker":"` + someWorker + `","succeeded":{}}`, want: later501},
 
 	"ScheduleService.CreateSchedule":  {body: `{"name":"s","spec":{"expression":"@daily","task":{"kind":"email"}}}`, want: later501},

@@ -34,6 +34,7 @@ var (
 	errTenantExists   = errors.New("a tenant of this name exists already")
 	errNotRegistered  = errors.New("the first message of a worker's stream must carry register, and come soon")
 	errReplaced       = errors.New("the scheduler gave this connection up: it was silent, too slow, or replaced by a newer one")
+	errTooManyOpen    = errors.New("more than 10,000 open tasks match: name tasks, or narrow the filter")
 	errPanicked       = errors.New("a call panicked") // has no row: it is internal
 )
 

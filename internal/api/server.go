@@ -71,7 +71,7 @@ func Handler(cfg Config) (http.Handler, error) {
 	}
 
 	tenants := mount(auth.only(store.ScopeTenant))
-	tenants(errandv1connect.NewTaskServiceHandler(&taskService{region: cfg.Region, scheduler: cfg.Scheduler, tasks: cfg.Tasks}, options))
+	tenants(errandv1connect.NewTaskServiceHandler(&taskService{region: cfg.Region, scheduler: cfg.Scheduler, tasks: cfg.Tasks, valid: valid}, options))
 	tenants(errandv1connect.NewScheduleServiceHandler(errandv1connect.UnimplementedScheduleServiceHandler{}, options))
 	mount(auth.only(store.ScopeTenant, store.ScopePool))(errandv1connect.NewWorkerServiceHandler(
 		&workerService{region: cfg.Region, scheduler: cfg.Scheduler, valid: valid}, options))

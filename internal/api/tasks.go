@@ -32,6 +32,7 @@ type taskService struct {
 	region    string
 	scheduler Scheduler
 	tasks     Tasks
+	valid     *validator
 }
 
 func (s *taskService) SubmitTask(ctx context.Context, req *errandv1.SubmitTaskRequest) (*errandv1.SubmitTaskResponse, error) {

@@ -1242,7 +1242,7 @@ type WatchTasksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Which tasks. Default all of the tenant's.
 	Filter *TaskFilter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
-	// Only these tasks, within the filter. Default any; at most 1000.
+	// Only these tasks, within the filter; the stream ends when all of them have ended. Default any; at most 1000.
 	TaskIds []string `protobuf:"bytes,2,rep,name=task_ids,json=taskIds,proto3" json:"task_ids,omitempty"`
 	// First send the open tasks that match, as they stand. Default false: changes from now on only.
 	IncludeCurrent bool `protobuf:"varint,3,opt,name=include_current,json=includeCurrent,proto3" json:"include_current,omitempty"`

@@ -93,7 +93,7 @@ type TaskServiceClient interface {
 	GetOperation(context.Context, *v1.GetOperationRequest) (*v1.GetOperationResponse, error)
 	// ExplainTask says why a task is where it is. NOT_YET_AVAILABLE in this release.
 	ExplainTask(context.Context, *v1.ExplainTaskRequest) (*v1.ExplainTaskResponse, error)
-	// WatchTasks streams the changes of tasks. NOT_YET_AVAILABLE in this release.
+	// WatchTasks streams the changes of tasks, seen within about half a second. At most 10,000 open tasks may match.
 	WatchTasks(context.Context, *v1.WatchTasksRequest) (*connect.ServerStreamForClient[v1.WatchTasksResponse], error)
 	// CompleteTask ends an attempt whose handler said that it completes later. NOT_YET_AVAILABLE in this release.
 	CompleteTask(context.Context, *v1.CompleteTaskRequest) (*v1.CompleteTaskResponse, error)
@@ -369,7 +369,7 @@ type TaskServiceHandler interface {
 	GetOperation(context.Context, *v1.GetOperationRequest) (*v1.GetOperationResponse, error)
 	// ExplainTask says why a task is where it is. NOT_YET_AVAILABLE in this release.
 	ExplainTask(context.Context, *v1.ExplainTaskRequest) (*v1.ExplainTaskResponse, error)
-	// WatchTasks streams the changes of tasks. NOT_YET_AVAILABLE in this release.
+	// WatchTasks streams the changes of tasks, seen within about half a second. At most 10,000 open tasks may match.
 	WatchTasks(context.Context, *v1.WatchTasksRequest, *connect.ServerStream[v1.WatchTasksResponse]) error
 	// CompleteTask ends an attempt whose handler said that it completes later. NOT_YET_AVAILABLE in this release.
 	CompleteTask(context.Context, *v1.CompleteTaskRequest) (*v1.CompleteTaskResponse, error)
