@@ -278,3 +278,23 @@ func protocols() []protocol {
 		{"gRPC-Web", []connect.ClientOption{connect.WithGRPCWeb()}},
 	}
 }
+
+// A client's author finds every reason in the manual.
+func TestEveryReasonIsInTheManual(t *testing.T) {
+	manual, err := os.ReadFile("../../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := []string{
+		reasonInvalidField, reasonMalformed, reasonNotYetAvailable, reasonUnauthenticated, reasonForbidden, reasonTooManyFailures,
+		reasonInternal, "TOO_MANY_OPEN_TASKS",
+	}
+	for _, r := range table {
+		reasons = append(reasons, r.reason)
+	}
+	for _, reason := range reasons {
+		if !strings.Contains(string(manual), "`"+reason+"`") {
+			t.Errorf("docs/api.md does not tell of %s", reason)
+		}
+	}
+}
