@@ -184,11 +184,15 @@ func TestShout(t *testing.T) {
 // exampleFiles are where the code of docs/sdk.md comes from.
 var exampleFiles = []string{"worker_example_test.go", "guide_example_test.go", "example_test.go"}
 
-// Every piece of Go in docs/sdk.md stands in an example, line by line, so that it compiles.
+// Every piece of Go in docs/sdk.md and README.md stands in an example, line by line, so that it compiles.
 func TestTheGuideIsCompiled(t *testing.T) {
-	guide, err := os.ReadFile("docs/sdk.md")
-	if err != nil {
-		t.Fatal(err)
+	var guide []byte
+	for _, name := range []string{"docs/sdk.md", "README.md"} {
+		raw, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		guide = append(append(guide, raw...), "\n"...)
 	}
 	var examples strings.Builder
 	for _, name := range exampleFiles {
