@@ -129,8 +129,11 @@ func run(ctx context.Context, c *Command, out string) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // the state tells more
+		close(ended)
+	}()
 	w := &watch{limits: c.Limits, out: out, printed: func() int64 { return stdout.count() + stderr.count() }, init: initPID(infoRead)}
 	err = w.until(ctx, ended, began.Add(c.Limits.Wall), cmd.Process)
 	result := Result{Cap: w.cap, Usage: w.usage, Stdout: stdout.String(), Stderr: stderr.String()}

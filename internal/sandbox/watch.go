@@ -24,7 +24,7 @@ type watch struct {
 }
 
 // until waits for the end. At a cap, or when ctx or the time ends, it asks the command to stop and then kills everything.
-func (w *watch) until(ctx context.Context, ended <-chan error, by time.Time, bwrap *os.Process) error {
+func (w *watch) until(ctx context.Context, ended <-chan struct{}, by time.Time, bwrap *os.Process) error {
 	tick := time.NewTicker(watchTick)
 	defer tick.Stop()
 	wall := time.NewTimer(time.Until(by))
@@ -50,7 +50,7 @@ func (w *watch) until(ctx context.Context, ended <-chan error, by time.Time, bwr
 }
 
 // stop asks, waits for the grace, and kills. With its first process everything in the sandbox ends.
-func (w *watch) stop(ended <-chan error, bwrap *os.Process, grace time.Duration) {
+func (w *watch) stop(ended <-chan struct{}, bwrap *os.Process, grace time.Duration) {
 	if grace > 0 {
 		for _, pid := range children(w.init) {
 			_ = syscall.Kill(pid, syscall.SIGTERM) // it may be gone

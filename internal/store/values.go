@@ -35,14 +35,6 @@ func idOf[T ~[16]byte](raw *[16]byte) T {
 	return T(*raw)
 }
 
-// optionalTime is NULL for zero.
-func optionalTime(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
-}
-
 func timeOf(t *time.Time) time.Time {
 	if t == nil {
 		return time.Time{}
