@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -13,8 +14,8 @@ import (
 
 // Bounds of folding.
 const (
-	foldStartsRows  = 100 // of the table, per statement
-	foldStartsCalls = 20  // statements, per call
+	foldStartsRows = 100         // of the table, per statement
+	foldStartsTime = time.Second // of one pass; the next one goes on where it has stopped
 )
 
 // readRunning reads the running rows of a session.
@@ -30,9 +31,7 @@ ORDER BY t.id LIMIT $4::bigint`
 // Running reads the running rows of a session, by ID.
 func (s *Store) Running(ctx context.Context, q scheduler.RunningQuery) ([]scheduler.Held, error) {
 	if q.After.IsZero() { // a pass begins
-		if err := s.foldStarts(ctx, q.Region, q.Session); err != nil {
-			return nil, err
-		}
+		_ = s.foldStarts(ctx, q.Region, q.Session) // what is not folded now is later; its errors are counted like every statement's
 	}
 	return rows(ctx, s.control, "read running rows", readRunning, scanHeld,
 		q.Region, [16]byte(q.Session), [16]byte(q.After), int64(q.Limit), int16(scheduler.Running))
@@ -81,7 +80,7 @@ WITH old AS (
 SELECT count(*) FROM old`
 
 func (s *Store) foldStarts(ctx context.Context, region string, session scheduler.SessionID) error {
-	for range foldStartsCalls {
+	for began := time.Now(); time.Since(began) < foldStartsTime; {
 		folded, err := rows(ctx, s.hot, "fold starts", foldStarts, pgx.RowTo[int64],
 			region, [16]byte(session), int64(foldStartsRows), int16(scheduler.Running))
 		if err != nil || folded[0] < foldStartsRows {
