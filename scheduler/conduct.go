@@ -167,8 +167,8 @@ func (c *Core) workerHolds(ev WorkerHolds) {
 		}
 	}
 	for _, t := range c.HeldBy(ev.ID) {
-		if !named[t] {
-			c.giveBack(c.find(t))
+		if a := c.find(t); !named[t] && !(ev.Again && a.phase == sent) {
+			c.giveBack(a)
 		}
 	}
 }

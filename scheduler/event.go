@@ -42,6 +42,8 @@ type WorkerDraining struct {
 type WorkerHolds struct {
 	ID     WorkerID
 	Tokens []Token
+	// Again says that it is no new connection: an assignment that was not accepted may be on its way on it still.
+	Again bool
 }
 
 // WorkersLost tells of workers that were silent for their lease. When there are several it is an incident, and makes no task

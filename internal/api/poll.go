@@ -44,8 +44,7 @@ func (s *workerService) Poll(ctx context.Context, req *errandv1.PollRequest) (*e
 		return nil, err
 	}
 	defer p.leave(false)
-	turn := p.begin(register)
-	p.stream().Say(engine.FromWorker{Register: register, Accepted: register.Holds, Heartbeat: beatOf(req.GetHeartbeat())})
+	turn := p.begin(register, beatOf(req.GetHeartbeat()))
 	got, err := p.await(ctx, wait, turn, func(w *engine.ToWorker) bool {
 		return len(w.Assign) > 0 || len(w.Stops) > 0 || w.Drain
 	})
@@ -87,9 +86,7 @@ func (s *workerService) Report(ctx context.Context, req *errandv1.ReportRequest)
 	if err != nil {
 		return nil, err
 	}
-	stranger := p.speakFor(ears.who, &words)
-	defer p.leave(stranger)
-	p.stream().Say(words)
+	defer p.leave(p.speak(ears.who, words))
 	got, err := p.await(ctx, reportWait, 0, func(*engine.ToWorker) bool { return p.answered(words.Reports) })
 	if err != nil {
 		return nil, err
@@ -138,11 +135,12 @@ func (p *poller) give(got *engine.ToWorker, most int, beats bool) []scheduler.St
 	return given
 }
 
-// speakFor completes the words of a report: on a stream that is new the worker says first what it holds. It tells whether this
-// scheduler knows the worker from reports only: then it is not kept as one that will come back here.
-func (p *poller) speakFor(who Principal, words *engine.FromWorker) (stranger bool) {
+// speak says the words of a report; on a stream that is new the worker says first what it holds. It tells whether this scheduler knows
+// the worker from reports only: then it is not kept as one that will come back here.
+func (p *poller) speak(who Principal, words engine.FromWorker) (stranger bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	defer func() { p.conn.Say(words) }()
 	if p.said {
 		return p.register == nil
 	}

@@ -108,14 +108,9 @@ func (p *poller) gone() {
 	}
 }
 
-func (p *poller) stream() *engine.Stream {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.conn
-}
-
-// begin takes note of what a poll says, and takes the place of an earlier one that waits still.
-func (p *poller) begin(r *engine.Register) (turn int) {
+// begin says what a poll says, and takes the place of an earlier one that waits still. What is said and what is noted go together:
+// between the two another call could change what the worker holds.
+func (p *poller) begin(r *engine.Register, beat *engine.Heartbeat) (turn int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.register, p.said = r, true
@@ -133,6 +128,7 @@ func (p *poller) begin(r *engine.Register) (turn int) {
 	sortTokens(r.Holds)
 	p.turns++
 	p.changed()
+	p.conn.Say(engine.FromWorker{Register: r, Accepted: r.Holds, Heartbeat: beat})
 	return p.turns
 }
 

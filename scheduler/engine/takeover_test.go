@@ -262,6 +262,23 @@ func TestARepeatedReportIsAnsweredLikeTheFirst(t *testing.T) {
 	}
 }
 
+// A worker that says something new of itself on a connection has not lost what is on its way to it there.
+func TestARegisterOnTheSameConnection(t *testing.T) {
+	r := newRegion(t)
+	a := r.instance(1)
+	token := a.start() // assigned, and not accepted yet
+	a.say(engine.FromWorker{Register: &engine.Register{Worker: placement.Worker{ID: token.Worker, Slots: map[string]int{"k": 7}}}})
+	a.run(100 * time.Millisecond)
+	if got := r.task(token); got.State != scheduler.Running || a.toldLost(token) {
+		t.Fatalf("the task is %v, told lost: %v", got.State, a.toldLost(token))
+	}
+	a.succeed(token)
+	a.run(100 * time.Millisecond)
+	if got := r.task(token); got.State != scheduler.Succeeded {
+		t.Errorf("the task is %v", got.State)
+	}
+}
+
 // A report that meets an end which the scheduler is writing is not lost together with it.
 func TestAReportMeetsAnEndThatLoses(t *testing.T) {
 	r := newRegion(t)

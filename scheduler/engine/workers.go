@@ -181,6 +181,7 @@ func (e *Engine) register(stream StreamID, r *Register) {
 		return
 	}
 	e.workers.streams[stream] = id
+	again := w != nil && w.stream == stream
 	if w == nil {
 		w = &worker{id: id}
 		e.workers.byID[id] = w
@@ -202,7 +203,7 @@ func (e *Engine) register(stream StreamID, r *Register) {
 		}
 		e.attach(token, takeOver{named: true}) // also what is known here: another instance may have taken it over meanwhile
 	}
-	e.core.Step(scheduler.WorkerHolds{ID: id, Tokens: known})
+	e.core.Step(scheduler.WorkerHolds{ID: id, Tokens: known, Again: again})
 }
 
 func (e *Engine) accepted(tokens []scheduler.Token) {
