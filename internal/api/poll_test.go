@@ -130,13 +130,10 @@ func TestPollingWorker(t *testing.T) {
 				continue // said again
 			}
 			for _, ack := range list(got, "acks") {
-				switch ack["answer"] {
-				case "ACK_ANSWER_RECORDED":
-					recorded++
-				case "ACK_ANSWER_LOST": // a call that was cut off, and came late, has given it back: it runs again
-				default:
+				if ack["answer"] != "ACK_ANSWER_RECORDED" {
 					t.Errorf("an end was answered %v", ack)
 				}
+				recorded++
 			}
 			finished, w.holds = nil, nil
 		}

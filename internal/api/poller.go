@@ -197,7 +197,7 @@ func (p *poller) take(words *engine.ToWorker) {
 }
 
 // await waits until enough is there, or the time is over, and takes what there is; nothing for a poll whose place another one has
-// taken. Meanwhile the worker counts as alive.
+// taken. turn is 0 for a report. Meanwhile the worker counts as alive.
 func (p *poller) await(ctx context.Context, wait time.Duration, turn int, enough func(*engine.ToWorker) bool) (engine.ToWorker, error) {
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
@@ -215,6 +215,9 @@ func (p *poller) await(ctx context.Context, wait time.Duration, turn int, enough
 		case late || enough(&p.heard):
 			got := p.heard
 			p.heard = engine.ToWorker{}
+			if turn == 0 { // a report: work, and what belongs to it, is for polls
+				p.heard.Assign, p.heard.Registered, p.heard.Drain = got.Assign, got.Registered, got.Drain
+			}
 			p.mu.Unlock()
 			return got, nil
 		}

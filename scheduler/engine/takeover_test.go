@@ -262,6 +262,38 @@ func TestARepeatedReportIsAnsweredLikeTheFirst(t *testing.T) {
 	}
 }
 
+// A take-over may be answered after the end that the worker has reported meanwhile was recorded: its answer does not say lost.
+func TestATakeOverMeetsARecordedEnd(t *testing.T) {
+	r := newRegion(t)
+	a := r.instance(1)
+	token := a.start()
+	a.say(engine.FromWorker{Accepted: []scheduler.Token{token}})
+	a.run(50 * time.Millisecond)
+	a.disconnect()
+	a.hold = isAttach
+	a.silent = false
+	a.connect(token) // it is taken over again, and that takes long
+	a.run(50 * time.Millisecond)
+	a.words = nil
+	a.succeed(token)
+	a.run(100 * time.Millisecond)
+	a.hold = func(any) bool { return false }
+	a.release()
+	a.run(200 * time.Millisecond)
+	if got := r.task(token); got.State != scheduler.Succeeded {
+		t.Fatalf("the task is %v", got.State)
+	}
+	acks := a.acks()
+	if len(acks) == 0 {
+		t.Error("no answer")
+	}
+	for _, ack := range acks {
+		if ack.Answer != engine.AckRecorded {
+			t.Errorf("answered %v", acks)
+		}
+	}
+}
+
 // A worker that says something new of itself on a connection has not lost what is on its way to it there.
 func TestARegisterOnTheSameConnection(t *testing.T) {
 	r := newRegion(t)

@@ -342,15 +342,20 @@ func (e *Engine) attachAnswered(token scheduler.Token, a *scheduler.Attached) {
 	}
 }
 
-// ackOfRepetition answers a report about an attempt that is not running: like the first time when it was recorded then, and its
-// answer was lost on the way.
+// ackOfRepetition answers for an attempt that is not running: like the first time when its end was recorded, and the answer was lost on
+// the way or is on its way still. Without a report to compare with, only an end that none but the worker can have told counts as told.
 func ackOfRepetition(r *scheduler.Report, a *scheduler.Attached) AckAnswer {
+	succeeded := a.State == scheduler.Succeeded
 	switch {
-	case r == nil || !a.Latest:
+	case !a.Latest:
+		return AckLost
+	case r == nil && succeeded:
+		return AckRecorded
+	case r == nil:
 		return AckLost
 	case a.State == scheduler.Canceled && r.Outcome != scheduler.OutcomeSucceeded:
 		return AckCanceled
-	case (a.State == scheduler.Succeeded) == (r.Outcome == scheduler.OutcomeSucceeded):
+	case succeeded == (r.Outcome == scheduler.OutcomeSucceeded):
 		return AckRecorded
 	default:
 		return AckLost
