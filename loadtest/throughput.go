@@ -83,6 +83,11 @@ func (c *throughputCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if c.Pprof != "" {
+		if err := os.MkdirAll(c.Pprof, 0o755); err != nil {
+			return fmt.Errorf("--pprof: %w", err)
+		}
+	}
 	dir, err := workFolder("throughput")
 	if err != nil {
 		return err

@@ -43,6 +43,8 @@ var exitCodes = []struct {
 var (
 	// errQuiet ends the command with exitEndedBadly; everything was said already.
 	errQuiet = errors.New("ended badly")
+	// errMaybeStored means that a submission was given up on its way: nobody knows whether the task is stored.
+	errMaybeStored = errors.New("it may be stored")
 	// errTimeout means that the time the user gave is over.
 	errTimeout = errors.New("the time is over")
 )

@@ -3,10 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 )
 
 // itself runs this test binary as errand, for what ends the process.
@@ -142,5 +146,25 @@ func TestPrintConfigShowsEverySetting(t *testing.T) {
 				t.Errorf("--%s is not in:\n%s", f.Name, out)
 			}
 		}
+	}
+}
+
+// A submission that is interrupted says that the task may be stored, and how to find out.
+func TestInterruptedSubmitTellsThatTheTaskMayBeStored(t *testing.T) {
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // only then a client that goes away is noticed
+		<-r.Context().Done()
+	}))
+	defer silent.Close()
+	ctx, interrupt := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer interrupt()
+	stopped, stop := context.WithCancel(t.Context())
+	defer context.AfterFunc(ctx, stop)()
+	c := submitCmd{Kind: "k", Tier: "standard", clientSettings: clientSettings{URL: silent.URL, Key: "some"}}
+	err := c.Run(stopped)
+	var said strings.Builder
+	complain(&said, err, &surroundings{})
+	if codeOf(err) != exitInterrupted || !strings.Contains(said.String(), "may be stored") || !strings.Contains(said.String(), "errand list") {
+		t.Errorf("exit %d: %s", codeOf(err), said.String())
 	}
 }

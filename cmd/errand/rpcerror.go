@@ -59,6 +59,8 @@ func complain(w io.Writer, err error, s *surroundings) {
 func problem(err error, s *surroundings) string {
 	var op *net.OpError
 	switch {
+	case errors.Is(err, errMaybeStored):
+		return "interrupted while the task was on its way: it may be stored"
 	case errors.Is(err, context.Canceled):
 		return "interrupted"
 	case errors.Is(err, errand.ErrUnavailable) && errors.As(err, &op) && s.url != "":
@@ -83,7 +85,7 @@ func advice(err error, s *surroundings) string {
 	var connecting *pgconn.ConnectError
 	var parsing *pgconn.ParseConfigError
 	switch {
-	case errors.Is(err, context.Canceled):
+	case errors.Is(err, context.Canceled) && !errors.Is(err, errMaybeStored):
 		return ""
 	case errors.As(err, &connecting):
 		return "is the database running, and may this user log in? --store is like postgres://USER:PASSWORD@HOST:5432/DATABASE"
@@ -98,7 +100,7 @@ func advice(err error, s *surroundings) string {
 		return "start one with errand serve, or errand dev to try it; or name another address with --url or ERRAND_URL"
 	case errors.Is(err, errand.ErrDenied):
 		return "the key comes from --key or ERRAND_KEY; tasks need a tenant's key, and tenant, key, workers and audit an admin key"
-	case errors.Is(err, errand.ErrOutcomeUnknown):
+	case errors.Is(err, errand.ErrOutcomeUnknown), errors.Is(err, errMaybeStored):
 		return "look with errand list, or submit it again with --idempotency-key: with one it is stored once, however often it is sent"
 	}
 	return ""

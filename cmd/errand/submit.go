@@ -73,7 +73,7 @@ func (c *submitCmd) Run(ctx context.Context) error {
 	if c.Many != "" {
 		return c.many(ctx, client, &spec)
 	}
-	got, err := client.Submit(ctx, spec)
+	got, err := patiently(ctx, client, spec)
 	if err != nil {
 		return err
 	}
@@ -82,6 +82,22 @@ func (c *submitCmd) Run(ctx context.Context) error {
 	}
 	return c.print(submittedView{got.ID, got.State.String(), got.Existed},
 		[]string{"TASK", "STATE", "EXISTED"}, [][]string{{got.ID, got.State.String(), strconv.FormatBool(got.Existed)}})
+}
+
+// submitNoticed is how long a submission may take before a word is said about it: the client tries again by itself meanwhile.
+const submitNoticed = 3 * time.Second
+
+// patiently submits, and tells whoever waits that it is still being tried.
+func patiently(ctx context.Context, client *errand.Client, spec errand.Spec) (errand.Submitted, error) {
+	notice := time.AfterFunc(submitNoticed, func() {
+		fmt.Fprintln(os.Stderr, "errand: no answer yet; still trying (Ctrl-C stops)")
+	})
+	defer notice.Stop()
+	got, err := client.Submit(ctx, spec)
+	if errors.Is(err, context.Canceled) {
+		return got, errors.Join(err, errMaybeStored)
+	}
+	return got, err
 }
 
 // spec is what the command line says.
