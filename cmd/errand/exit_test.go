@@ -3,14 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 )
 
 // itself runs this test binary as errand, for what ends the process.
@@ -151,17 +149,20 @@ func TestPrintConfigShowsEverySetting(t *testing.T) {
 
 // A submission that is interrupted says that the task may be stored, and how to find out.
 func TestInterruptedSubmitTellsThatTheTaskMayBeStored(t *testing.T) {
-	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // only then a client that goes away is noticed
-		<-r.Context().Done()
+	called, release := make(chan struct{}, 1), make(chan struct{})
+	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		called <- struct{}{}
+		<-release
 	}))
 	defer silent.Close()
-	ctx, interrupt := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer interrupt()
-	stopped, stop := context.WithCancel(t.Context())
-	defer context.AfterFunc(ctx, stop)()
+	defer close(release)
+	ctx, interrupt := context.WithCancel(t.Context())
+	go func() {
+		<-called
+		interrupt()
+	}()
 	c := submitCmd{Kind: "k", Tier: "standard", clientSettings: clientSettings{URL: silent.URL, Key: "some"}}
-	err := c.Run(stopped)
+	err := c.Run(ctx)
 	var said strings.Builder
 	complain(&said, err, &surroundings{})
 	if codeOf(err) != exitInterrupted || !strings.Contains(said.String(), "may be stored") || !strings.Contains(said.String(), "errand list") {
