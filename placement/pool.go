@@ -3,6 +3,7 @@ package placement
 import (
 	"container/heap"
 	"maps"
+	"math"
 	"slices"
 )
 
@@ -31,6 +32,7 @@ const (
 	DoesNotFitNow          // all of them are busy
 	AllDraining            // those that serve the kind take no more work
 	SuspectWaiting         // each free one already runs another suspect
+	Headroom               // what is free is kept for more urgent work
 )
 
 var refusalTexts = [...]string{
@@ -39,6 +41,7 @@ var refusalTexts = [...]string{
 	DoesNotFitNow:  "does not fit now",
 	AllDraining:    "all workers of this kind are draining",
 	SuspectWaiting: "waits to run as the only suspect on a worker",
+	Headroom:       "what is free is kept for more urgent work",
 }
 
 // String is the reason in words.
@@ -55,8 +58,9 @@ type groupKey struct{ tenant, kind string }
 
 // group holds the seats of all workers that serve one kind for one tenant (or, with an empty tenant, for everybody).
 type group struct {
-	seats    seatHeap // of workers that take work
-	draining int      // seats of workers that take none
+	seats       seatHeap // of workers that take work
+	slots, used int      // of those; attempts above a worker's capacity are not counted
+	draining    int      // seats of workers that take none
 }
 
 type member struct {
@@ -152,23 +156,24 @@ func (p *Pool) Draining(id WorkerID) bool {
 	return m != nil && m.draining
 }
 
-// Place reserves room for one attempt and says where, or why not. A tenant's own workers come before the pool's.
-func (p *Pool) Place(n Need) (WorkerID, Refusal) {
+// Place reserves room for one attempt and says where, or why not. A tenant's own workers come before the pool's. fill is the part of
+// the capacity that may be in use afterwards, 1 for all of it; of a small capacity at least one slot may be used.
+func (p *Pool) Place(n Need, fill float64) (WorkerID, Refusal) {
 	if n.Tenant != "" {
-		if id, refusal := p.placeIn(groupKey{n.Tenant, n.Kind}, n); refusal == Placed {
+		if id, refusal := p.placeIn(groupKey{n.Tenant, n.Kind}, n, fill); refusal == Placed {
 			return id, Placed
 		} else if own := refusal; own != NoWorker {
-			id, refusal = p.placeIn(groupKey{"", n.Kind}, n)
+			id, refusal = p.placeIn(groupKey{"", n.Kind}, n, fill)
 			if refusal == NoWorker {
 				return id, own
 			}
 			return id, refusal
 		}
 	}
-	return p.placeIn(groupKey{"", n.Kind}, n)
+	return p.placeIn(groupKey{"", n.Kind}, n, fill)
 }
 
-func (p *Pool) placeIn(key groupKey, n Need) (WorkerID, Refusal) {
+func (p *Pool) placeIn(key groupKey, n Need, fill float64) (WorkerID, Refusal) {
 	g := p.groups[key]
 	switch {
 	case g == nil || len(g.seats)+g.draining == 0:
@@ -177,6 +182,8 @@ func (p *Pool) placeIn(key groupKey, n Need) (WorkerID, Refusal) {
 		return WorkerID{}, AllDraining
 	case g.seats[0].free() <= 0:
 		return WorkerID{}, DoesNotFitNow
+	case fill < 1 && float64(g.used) >= math.Ceil(fill*float64(g.slots)):
+		return WorkerID{}, Headroom
 	}
 	s := g.seats[0]
 	if n.Suspect {
@@ -246,6 +253,21 @@ func (p *Pool) FreeSlots(kind string) int {
 	return free
 }
 
+// Slots is the number of attempts of a kind that pool workers which take work can run at once.
+func (p *Pool) Slots(kind string) int {
+	g := p.groups[groupKey{"", kind}]
+	if g == nil {
+		return 0
+	}
+	return g.slots
+}
+
+// IsOwn tells whether a worker serves a single tenant.
+func (p *Pool) IsOwn(id WorkerID) bool {
+	m := p.members[id]
+	return m != nil && m.worker.Tenant != ""
+}
+
 // Kinds lists the kinds that pool workers take now, in no order.
 func (p *Pool) Kinds() []string {
 	var kinds []string
@@ -292,6 +314,8 @@ func (p *Pool) attachSeat(s *seat) {
 		return
 	}
 	heap.Push(&s.group.seats, s)
+	s.group.slots += s.slots
+	s.group.used += s.busy()
 }
 
 func (p *Pool) detach(m *member) {
@@ -306,6 +330,8 @@ func (p *Pool) detachSeat(s *seat) {
 		return
 	}
 	heap.Remove(&s.group.seats, s.index)
+	s.group.slots -= s.slots
+	s.group.used -= s.busy()
 }
 
 // dropIfUseless forgets a detached seat that has no room and carries nothing.
@@ -326,12 +352,17 @@ func (p *Pool) dropIfEmpty(s *seat) {
 
 func (s *seat) free() int { return s.slots - s.used }
 
+// busy is how many of its slots are in use; what runs above a capacity that has become smaller is not counted.
+func (s *seat) busy() int { return min(s.used, s.slots) }
+
 func (s *seat) take(n int, suspect bool) {
+	before := s.busy()
 	s.used += n
 	if suspect {
 		s.member.suspects += n
 	}
 	if s.index >= 0 {
+		s.group.used += s.busy() - before
 		heap.Fix(&s.group.seats, s.index)
 	}
 }

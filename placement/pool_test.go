@@ -26,24 +26,24 @@ func TestRefusalsSayWhy(t *testing.T) {
 		"another tenant's":   {func(p *Pool) { p.Join(Worker{ID: id(1), Tenant: "y", Slots: one}) }, encode, NoWorker},
 		"a pool worker":      {func(p *Pool) { p.Join(Worker{ID: id(1), Slots: one}) }, encode, Placed},
 		"the tenant's own":   {func(p *Pool) { p.Join(Worker{ID: id(1), Tenant: "x", Slots: one}) }, encode, Placed},
-		"busy":               {func(p *Pool) { p.Join(Worker{ID: id(1), Slots: one}); p.Place(encode) }, encode, DoesNotFitNow},
+		"busy":               {func(p *Pool) { p.Join(Worker{ID: id(1), Slots: one}); p.Place(encode, 1) }, encode, DoesNotFitNow},
 		"draining":           {func(p *Pool) { p.Join(Worker{ID: id(1), Slots: one}); p.Drain(id(1), true) }, encode, AllDraining},
 		"resumed":            {func(p *Pool) { p.Join(Worker{ID: id(1), Slots: one}); p.Drain(id(1), true); p.Drain(id(1), false) }, encode, Placed},
 		"left":               {func(p *Pool) { p.Join(Worker{ID: id(1), Slots: one}); p.Leave(id(1)) }, encode, NoWorker},
-		"a suspect's worker": {func(p *Pool) { p.Join(Worker{ID: id(1), Slots: map[string]int{"encode": 2}}); p.Place(suspect) }, suspect, SuspectWaiting},
-		"beside a suspect":   {func(p *Pool) { p.Join(Worker{ID: id(1), Slots: map[string]int{"encode": 2}}); p.Place(suspect) }, encode, Placed},
-		"own busy, no pool":  {func(p *Pool) { p.Join(Worker{ID: id(1), Tenant: "x", Slots: one}); p.Place(encode) }, encode, DoesNotFitNow},
+		"a suspect's worker": {func(p *Pool) { p.Join(Worker{ID: id(1), Slots: map[string]int{"encode": 2}}); p.Place(suspect, 1) }, suspect, SuspectWaiting},
+		"beside a suspect":   {func(p *Pool) { p.Join(Worker{ID: id(1), Slots: map[string]int{"encode": 2}}); p.Place(suspect, 1) }, encode, Placed},
+		"own busy, no pool":  {func(p *Pool) { p.Join(Worker{ID: id(1), Tenant: "x", Slots: one}); p.Place(encode, 1) }, encode, DoesNotFitNow},
 		"own draining, pool busy": {func(p *Pool) {
 			p.Join(Worker{ID: id(1), Tenant: "x", Slots: one})
 			p.Drain(id(1), true)
 			p.Join(Worker{ID: id(2), Slots: one})
-			p.Place(Need{Tenant: "y", Kind: "encode"})
+			p.Place(Need{Tenant: "y", Kind: "encode"}, 1)
 		}, encode, DoesNotFitNow},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := NewPool()
 			c.prepare(p)
-			worker, refusal := p.Place(c.need)
+			worker, refusal := p.Place(c.need, 1)
 			if refusal != c.want {
 				t.Errorf("%v, want %v", refusal, c.want)
 			}
@@ -59,11 +59,11 @@ func TestOwnWorkersComeBeforeThePools(t *testing.T) {
 	p.Join(Worker{ID: id(1), Slots: map[string]int{"encode": 9}})
 	p.Join(Worker{ID: id(2), Tenant: "x", Slots: map[string]int{"encode": 1}})
 	for _, want := range []WorkerID{id(2), id(1), id(1)} {
-		if got, _ := p.Place(Need{Tenant: "x", Kind: "encode"}); got != want {
+		if got, _ := p.Place(Need{Tenant: "x", Kind: "encode"}, 1); got != want {
 			t.Errorf("placed on %v, want %v", got, want)
 		}
 	}
-	if got, _ := p.Place(Need{Tenant: "y", Kind: "encode"}); got != id(1) {
+	if got, _ := p.Place(Need{Tenant: "y", Kind: "encode"}, 1); got != id(1) {
 		t.Errorf("another tenant's task on %v, want %v", got, id(1))
 	}
 }
@@ -214,7 +214,7 @@ func (m *poolModel) take(id WorkerID, n Need) {
 func (m *poolModel) place(t *rapid.T) {
 	n := drawNeed(t)
 	want, wantRefusal := m.naive.place(n)
-	got, refusal := m.pool.Place(n)
+	got, refusal := m.pool.Place(n, 1)
 	if got != want || refusal != wantRefusal {
 		t.Fatalf("place %+v: %v on %v, a scan says %v on %v", n, refusal, got, wantRefusal, want)
 	}

@@ -45,6 +45,9 @@ type attempt struct {
 	deadline time.Time // when something must happen without a word from the worker
 	index    int       // in the core's deadlines; -1 when it has none
 	class    Class
+	limits   []LimitKey
+	gates    []*gate // that it has passed: it holds a slot of each
+	charge   charge
 	size     int  // of its payload, as far as known
 	room     bool // room is reserved for it on its worker
 }

@@ -4,30 +4,26 @@ import (
 	"container/heap"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/errandhq/errand/fairness"
 )
 
-// backlog holds the buffered rows in the order of service: tier, then tenants in turn, then due over the heads of a tenant's
+// backlog holds the buffered rows in the order of service: level, then tenants by their shares, then due over the heads of a tenant's
 // classes. A class that cannot start never hides another.
 type backlog struct {
-	tiers   map[Tier]*tierBacklog
+	shares  *fairness.Shares
+	levels  [Deferrable + 1]*level // by tier; urgent work beyond its share stands at the level of standard work
+	demoted map[string]bool        // tenants whose urgent work is served as standard
+	waits   map[string]int         // buffers in lines, by tenant
 	rows    map[ID]*waiting
 	buffers map[bufferKey]*buffer
 	groups  map[BufferKey]*group
 	dry     []*group                         // groups that may need a refill, in the order in which they ran low
 	behind  map[int16]int                    // groups with rows that only the store holds, by the hash of their class
 	parked  map[string]map[bufferKey]*buffer // by kind: no worker serves it
-	classes map[Class]int                    // buffered rows by class
+	classes map[Class]int                    // buffered rows by class that nothing but room holds back
 	perKind map[string]int                   // buffered rows by kind
-}
-
-// tierBacklog holds the buffers of one tier that have rows and are not parked.
-type tierBacklog struct {
-	ring    fairness.Ring
-	tenants map[string]*bufferHeap
-	buffers int             // in the tenants' heaps
-	alike   map[likeKey]int // the same, by what a refusal by the shared workers answers for
 }
 
 type likeKey struct {
@@ -37,9 +33,11 @@ type likeKey struct {
 
 func (b *buffer) like() likeKey { return likeKey{b.key.class, b.key.suspect} }
 
-func newBacklog() *backlog {
+func newBacklog(shares *fairness.Shares) *backlog {
 	b := &backlog{
-		tiers:   map[Tier]*tierBacklog{},
+		shares:  shares,
+		demoted: map[string]bool{},
+		waits:   map[string]int{},
 		rows:    map[ID]*waiting{},
 		buffers: map[bufferKey]*buffer{},
 		groups:  map[BufferKey]*group{},
@@ -49,14 +47,14 @@ func newBacklog() *backlog {
 		perKind: map[string]int{},
 	}
 	for _, tier := range Tiers {
-		b.tiers[tier] = &tierBacklog{tenants: map[string]*bufferHeap{}, alike: map[likeKey]int{}}
+		b.levels[tier] = newLevel(shares)
 	}
 	return b
 }
 
 // add buffers a row unless it is here already or its group holds enough; then the group is marked to be refilled later.
 // It tells whether the row is here now.
-func (b *backlog) add(r *ReadyRow) (added, here bool) {
+func (b *backlog) add(r *ReadyRow, now time.Time) (added, here bool) {
 	if w := b.rows[r.ID]; w != nil {
 		if w.attempt >= r.Attempt {
 			if w.attempt == r.Attempt && r.State == Ready {
@@ -64,137 +62,191 @@ func (b *backlog) add(r *ReadyRow) (added, here bool) {
 			}
 			return false, true
 		}
-		b.remove(w)
+		b.remove(w, now)
 	}
 	g := b.group(BufferKey{Tenant: r.Tenant, Tier: r.Tier, Class: r.Class.Hash()})
 	key := bufferKey{tenant: r.Tenant, tier: r.Tier, class: r.Class, suspect: r.Suspect}
 	buf := b.buffers[key]
-	if !g.accepts(r.Due) || (buf != nil && buf.parked && len(buf.rows) >= parkedRowsMax) {
+	if !g.accepts(r.Due) || (buf != nil && buf.setAside() && len(buf.rows) >= parkedRowsMax) {
 		b.turnAway(g, r.Due, r.ID.Shard())
 		return false, false
 	}
 	if buf == nil {
-		buf = &buffer{key: key, kind: r.Kind, group: g, index: -1}
+		buf = &buffer{key: key, kind: r.Kind, group: g, limits: r.Limits, index: -1}
 		b.buffers[key] = buf
+		b.shares.Hold(r.Tenant, 1, now)
 	}
-	b.insert(buf, &waiting{id: r.ID, attempt: r.Attempt, due: r.Due, state: r.State, size: r.PayloadSize, buffer: buf})
+	b.insert(buf, &waiting{id: r.ID, attempt: r.Attempt, due: r.Due, state: r.State, size: r.PayloadSize, buffer: buf}, now)
 	return true, true
 }
 
-func (b *backlog) insert(buf *buffer, w *waiting) {
+func (b *backlog) insert(buf *buffer, w *waiting, now time.Time) {
 	g := buf.group
 	if (g.rows == 0 && !g.behind) || w.due.After(g.latest) {
 		g.latest = w.due
 	}
 	g.rows++
 	b.rows[w.id] = w
-	b.classes[buf.key.class]++
 	b.perKind[buf.kind]++
 	heap.Push(&buf.rows, w)
-	b.settle(buf)
+	if buf.level != nil {
+		b.count(buf.key.class, 1)
+	}
+	b.settle(buf, now)
+}
+
+// count keeps the number of rows by class that nothing but room holds back.
+func (b *backlog) count(class Class, n int) {
+	if b.classes[class] += n; b.classes[class] == 0 {
+		delete(b.classes, class)
+	}
 }
 
 // remove takes a row out.
-func (b *backlog) remove(w *waiting) {
+func (b *backlog) remove(w *waiting, now time.Time) {
 	buf := w.buffer
+	if len(buf.rows) == 1 { // the last one: the buffer goes with it
+		b.takeOut(buf)
+		delete(b.buffers, buf.key)
+		b.shares.Hold(buf.key.tenant, -1, now)
+	} else if buf.level != nil {
+		b.count(buf.key.class, -1)
+	}
 	heap.Remove(&buf.rows, w.index)
 	delete(b.rows, w.id)
-	if b.classes[buf.key.class]--; b.classes[buf.key.class] == 0 {
-		delete(b.classes, buf.key.class)
-	}
 	if b.perKind[buf.kind]--; b.perKind[buf.kind] == 0 {
 		delete(b.perKind, buf.kind)
 	}
-	b.settle(buf)
+	b.settle(buf, now)
 	buf.group.rows--
 	b.consider(buf.group)
 }
 
-// settle puts a buffer where it belongs after its rows changed: into its tenant's heap by its head, or nowhere when empty.
-func (b *backlog) settle(buf *buffer) {
-	tier := b.tiers[buf.key.tier]
+// settle puts a buffer where it belongs after its rows changed: it stays where it is, or enters the line of its level.
+func (b *backlog) settle(buf *buffer, now time.Time) {
 	switch {
 	case len(buf.rows) == 0:
-		tier.extract(buf)
-		b.release(buf)
-		delete(b.buffers, buf.key)
-	case buf.index >= 0:
-		heap.Fix(tier.tenants[buf.key.tenant], buf.index)
+	case buf.level != nil:
+		buf.level.moved(buf)
+	case buf.gate != nil:
+		heap.Fix(&buf.gate.waiting, buf.spot)
 	case !buf.parked:
-		tier.insert(buf)
+		b.enter(buf, now)
 	}
 }
 
-func (t *tierBacklog) insert(buf *buffer) {
-	tenant := t.tenants[buf.key.tenant]
-	if tenant == nil {
-		tenant = &bufferHeap{}
-		t.tenants[buf.key.tenant] = tenant
-		t.ring.Add(buf.key.tenant)
+// enter puts a buffer into the line of its level.
+func (b *backlog) enter(buf *buffer, now time.Time) {
+	tenant := buf.key.tenant
+	if b.waits[tenant]++; b.waits[tenant] == 1 {
+		b.shares.Lift(tenant, now)
 	}
-	heap.Push(tenant, buf)
-	t.buffers++
-	t.alike[buf.like()]++
+	b.insertLevel(buf)
+	b.count(buf.key.class, len(buf.rows))
 }
 
-func (t *tierBacklog) extract(buf *buffer) {
-	if buf.index < 0 {
-		return
+// insertLevel puts a buffer into the line of the level at which it is served.
+func (b *backlog) insertLevel(buf *buffer) {
+	at := b.levels[buf.key.tier]
+	buf.shift = 0
+	if buf.key.tier == Urgent && b.demoted[buf.key.tenant] {
+		at, buf.shift = b.levels[Standard], demotedGrace
 	}
-	tenant := t.tenants[buf.key.tenant]
-	heap.Remove(tenant, buf.index)
-	t.buffers--
-	if t.alike[buf.like()]--; t.alike[buf.like()] == 0 {
-		delete(t.alike, buf.like())
-	}
-	if len(*tenant) == 0 {
-		delete(t.tenants, buf.key.tenant)
-		t.ring.Remove(buf.key.tenant)
+	at.insert(buf)
+}
+
+// takeOut takes a buffer out of wherever it stands.
+func (b *backlog) takeOut(buf *buffer) {
+	switch {
+	case buf.level != nil:
+		buf.level.extract(buf)
+		b.count(buf.key.class, -len(buf.rows))
+		if b.waits[buf.key.tenant]--; b.waits[buf.key.tenant] == 0 {
+			delete(b.waits, buf.key.tenant)
+		}
+	case buf.gate != nil:
+		heap.Remove(&buf.gate.waiting, buf.spot)
+		buf.gate = nil
+	case buf.parked:
+		buf.parked = false
+		delete(b.parked[buf.kind], buf.key)
+		if len(b.parked[buf.kind]) == 0 {
+			delete(b.parked, buf.kind)
+		}
 	}
 }
+
+// setAside tells whether something else than room holds the buffer back.
+func (b *buffer) setAside() bool { return b.parked || b.gate != nil }
 
 // park sets a buffer aside until a worker of its kind joins. Only its first rows are kept: the store has the others.
-func (b *backlog) park(buf *buffer) {
-	b.tiers[buf.key.tier].extract(buf)
+func (b *backlog) park(buf *buffer, now time.Time) {
+	b.takeOut(buf)
 	of := b.parked[buf.kind]
 	if of == nil {
 		of = map[bufferKey]*buffer{}
 		b.parked[buf.kind] = of
 	}
 	of[buf.key], buf.parked = buf, true
+	b.keepFirst(buf, now)
+}
+
+// hold sets a buffer aside until a gate opens for it. Only its first rows are kept.
+func (b *backlog) hold(buf *buffer, at *gate, now time.Time) {
+	b.takeOut(buf)
+	buf.gate = at
+	heap.Push(&at.waiting, buf)
+	b.keepFirst(buf, now)
+}
+
+func (b *backlog) keepFirst(buf *buffer, now time.Time) {
 	if len(buf.rows) <= parkedRowsMax {
 		return
 	}
 	rows := slices.SortedFunc(slices.Values(buf.rows), (*waiting).compare)
 	for _, w := range rows[parkedRowsMax:] {
 		g := buf.group
-		b.remove(w)
+		b.remove(w, now)
 		b.turnAway(g, w.due, w.id.Shard())
 	}
 }
 
 // unpark brings the buffers of a kind back: a worker that serves it has joined.
-func (b *backlog) unpark(kind string) {
+func (b *backlog) unpark(kind string, now time.Time) {
 	for _, buf := range slices.SortedFunc(maps.Values(b.parked[kind]), func(x, y *buffer) int { return x.key.compare(y.key) }) {
-		b.release(buf)
-		b.tiers[buf.key.tier].insert(buf)
+		b.takeOut(buf)
+		b.enter(buf, now)
 	}
 }
 
-// release takes a buffer out of those that are parked.
-func (b *backlog) release(buf *buffer) {
-	if !buf.parked {
+// demote lets a tenant's urgent work be served as standard, beyond its urgent share.
+func (b *backlog) demote(tenant string) {
+	b.demoted[tenant] = true
+	b.reenter(tenant, b.levels[Urgent])
+}
+
+// restore lets a tenant's urgent work go first again.
+func (b *backlog) restore(tenant string) {
+	delete(b.demoted, tenant)
+	b.reenter(tenant, b.levels[Standard])
+}
+
+// reenter puts the urgent buffers of a tenant's line where they belong now.
+func (b *backlog) reenter(tenant string, from *level) {
+	l := from.lines[tenant]
+	if l == nil {
 		return
 	}
-	buf.parked = false
-	delete(b.parked[buf.kind], buf.key)
-	if len(b.parked[buf.kind]) == 0 {
-		delete(b.parked, buf.kind)
+	for _, buf := range slices.Clone(l.buffers) { // in any order: the line sorts them
+		if buf.key.tier == Urgent {
+			from.extract(buf)
+			b.insertLevel(buf)
+		}
 	}
 }
 
 // retain drops the rows of shards that are no longer ours; their new owner reads them from the store.
-func (b *backlog) retain(mine func(shard uint8) bool) {
+func (b *backlog) retain(mine func(shard uint8) bool, now time.Time) {
 	for _, g := range b.groups { // each for itself: in any order
 		maps.DeleteFunc(g.read, func(shard uint8, _ Position) bool { return !mine(shard) })
 	}
@@ -204,8 +256,9 @@ func (b *backlog) retain(mine func(shard uint8) bool) {
 			gone = append(gone, w)
 		}
 	}
-	for _, w := range gone { // in any order: the result is the same
-		b.remove(w)
+	slices.SortFunc(gone, func(a, b *waiting) int { return a.id.Compare(b.id) })
+	for _, w := range gone {
+		b.remove(w, now)
 	}
 }
 

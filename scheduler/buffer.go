@@ -21,7 +21,7 @@ func (w *waiting) row() ReadyRow {
 	k := w.buffer.key
 	return ReadyRow{
 		ID: w.id, Attempt: w.attempt, State: w.state, Tenant: k.tenant, Kind: w.buffer.kind, Tier: k.tier, Class: k.class,
-		Due: w.due, PayloadSize: w.size, Suspect: k.suspect,
+		Due: w.due, PayloadSize: w.size, Suspect: k.suspect, Limits: w.buffer.limits,
 	}
 }
 
@@ -35,9 +35,14 @@ type buffer struct {
 	key    bufferKey
 	kind   string
 	group  *group
+	limits []LimitKey // that its rows must pass
 	rows   rowHeap
-	index  int  // in its tenant's heap; -1 when it is not there
-	parked bool // no worker serves it
+	level  *level        // in whose line it stands; nil while it is set aside
+	shift  time.Duration // how much later than they say its rows are due, being served at a lower level
+	index  int           // in its tenant's line; -1 when it is not there
+	parked bool          // no worker serves it
+	gate   *gate         // that is closed for it
+	spot   int           // among those that wait for the gate
 }
 
 type bufferKey struct {
@@ -64,6 +69,14 @@ func (k bufferKey) compare(other bufferKey) int {
 // head is the row that is served first.
 func (b *buffer) head() *waiting { return b.rows[0] }
 
+// due is when its first row is due where it is served.
+func (b *buffer) due() time.Time { return b.rows[0].due.Add(b.shift) }
+
+// before orders buffers by when they are due, then by the IDs at their heads.
+func (b *buffer) before(other *buffer) bool {
+	return cmp.Or(b.due().Compare(other.due()), b.head().id.Compare(other.head().id)) < 0
+}
+
 // rowHeap orders rows by due, then ID.
 type rowHeap []*waiting
 
@@ -89,11 +102,11 @@ func (h *rowHeap) Pop() any {
 	return w
 }
 
-// bufferHeap orders the buffers of one tenant and tier by their heads.
+// bufferHeap orders the buffers of one line.
 type bufferHeap []*buffer
 
 func (h bufferHeap) Len() int           { return len(h) }
-func (h bufferHeap) Less(i, j int) bool { return h[i].head().compare(h[j].head()) < 0 }
+func (h bufferHeap) Less(i, j int) bool { return h[i].before(h[j]) }
 func (h bufferHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i, j

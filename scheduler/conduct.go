@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/errandhq/errand/fairness"
 	"github.com/errandhq/errand/placement"
 )
 
@@ -57,7 +58,7 @@ func (c *Core) workerJoined(w *placement.Worker) {
 	}
 	c.pool.Join(*w)
 	for _, kind := range slices.Sorted(maps.Keys(w.Slots)) { // in order, since it decides whose turn comes first
-		c.waiting.unpark(kind)
+		c.waiting.unpark(kind, c.now)
 	}
 }
 
@@ -84,6 +85,7 @@ func (c *Core) reported(r *Report) {
 	if a == nil || a.phase == ending || a.phase == claiming {
 		return
 	}
+	c.ran(a)
 	draw := c.draw()
 	e := decide(&a.Held, a.stop, r, draw)
 	switch {
@@ -115,8 +117,27 @@ func (c *Core) giveBack(a *attempt) {
 func (c *Core) free(a *attempt) {
 	if a.room {
 		a.room = false
+		c.settle(a)
 		c.pool.Free(a.Worker, a.need())
 	}
+}
+
+// begin takes an attempt into the core; it holds a slot of each gate from now on.
+func (c *Core) begin(a *attempt) {
+	c.attempts.add(a)
+	c.shares.Hold(a.Tenant, 1, c.now)
+	a.gates = c.gates.of(a.Tenant, a.Kind, a.limits)
+	for _, g := range a.gates {
+		g.used++
+	}
+}
+
+// forget drops an attempt that is no running row of this instance any more.
+func (c *Core) forget(a *attempt) {
+	c.settle(a)
+	c.attempts.remove(a)
+	c.gates.release(a.gates)
+	c.shares.Hold(a.Tenant, -1, c.now)
 }
 
 // endingAnswered forgets an attempt whose end is settled, one way or the other, and takes back a task that waits again.
@@ -125,13 +146,13 @@ func (c *Core) endingAnswered(e *Ending, answer *Ended) {
 	if a == nil || a.phase != ending {
 		return
 	}
-	c.attempts.remove(a)
+	c.forget(a)
 	if answer.Verdict != Won || answer.State != Ready {
 		return
 	}
 	c.offer(&ReadyRow{
 		ID: a.ID, Attempt: a.Attempt, State: Ready, Tenant: a.Tenant, Kind: a.Kind, Tier: a.Tier,
-		Class: a.class, Due: a.Due, PayloadSize: a.size, Suspect: e.Suspect,
+		Class: a.class, Due: a.Due, PayloadSize: a.size, Suspect: e.Suspect, Limits: a.limits,
 	})
 }
 
@@ -203,14 +224,16 @@ func (c *Core) workerLost(id WorkerID, incident bool) {
 // tell, at the next reconciliation.
 func (c *Core) workerLeft(id WorkerID) {
 	for _, t := range c.HeldBy(id) {
-		c.attempts.remove(c.find(t))
+		c.forget(c.find(t))
 	}
 	c.leave(id)
 }
 
 // leave takes a worker out of the pool. What is being claimed for it has no room any more, also when the worker comes back.
 func (c *Core) leave(id WorkerID) {
-	for _, a := range c.attempts.byWorker[id] {
+	of := slices.SortedFunc(maps.Values(c.attempts.byWorker[id]), func(a, b *attempt) int { return a.ID.Compare(b.ID) })
+	for _, a := range of {
+		c.settle(a)
 		a.room = false
 	}
 	c.pool.Leave(id)
@@ -229,9 +252,10 @@ func (c *Core) tookOver(h *Held) {
 		c.plan.Stops = append(c.plan.Stops, Stop{Token: h.Token, Cause: StopLost})
 		return
 	}
-	a := &attempt{Held: *h, phase: running, class: ClassOf(h.Kind, &h.Spec), room: true}
-	c.attempts.add(a)
+	a := &attempt{Held: *h, phase: running, class: ClassOf(h.Kind, &h.Spec), limits: h.Spec.Limits, room: true}
+	c.begin(a)
 	c.pool.Reserve(a.Worker, a.need())
+	c.charge(a, fairness.Plain)
 	c.attempts.setDeadline(a, a.StartedAt.Add(a.Spec.Timeout()))
 	if a.CancelRequested {
 		c.askToStop(a, StopCanceled)
@@ -245,7 +269,7 @@ func (c *Core) outdate(t Token) bool {
 		if w.attempt >= t.Attempt {
 			return false
 		}
-		c.waiting.remove(w)
+		c.waiting.remove(w, c.now)
 	}
 	a := c.attempts.byID[t.ID]
 	if a == nil {
@@ -258,7 +282,7 @@ func (c *Core) outdate(t Token) bool {
 		c.tell(a, StopLost)
 	}
 	c.free(a)
-	c.attempts.remove(a)
+	c.forget(a)
 	return true
 }
 
@@ -270,7 +294,7 @@ func (c *Core) rowMissing(t Token) {
 	}
 	c.tell(a, StopLost)
 	c.free(a)
-	c.attempts.remove(a)
+	c.forget(a)
 }
 
 // Workers returns the identities of the workers in the pool, in order.

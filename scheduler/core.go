@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/errandhq/errand/fairness"
 	"github.com/errandhq/errand/placement"
 )
 
@@ -20,22 +21,32 @@ type Core struct {
 	draw    func() float64
 
 	pool     *placement.Pool
+	shares   *fairness.Shares
+	gates    *gates
+	costs    *costs
 	waiting  *backlog
 	attempts *attempts
 	retries  budget
 	dueNow   []ID // buffered rows that are still scheduled in the store
 	now      time.Time
-	plan     Plan // what Step and Advance have decided since the last Plan
+	// elsewhere is how many slots for each kind the region's other instances have.
+	elsewhere map[string]int
+	demotedAt time.Time // when it was last looked whose urgent work may go first again
+	plan      Plan      // what Step and Advance have decided since the last Plan
 }
 
 // NewCore returns the core of a fresh session. draw returns random numbers in [0, 1), for the jitter of retries.
 func NewCore(session SessionID, timing Timing, draw func() float64) *Core {
+	shares := fairness.NewShares()
 	return &Core{
 		session:  session,
 		timing:   timing,
 		draw:     draw,
 		pool:     placement.NewPool(),
-		waiting:  newBacklog(),
+		shares:   shares,
+		gates:    newGates(),
+		costs:    newCosts(),
+		waiting:  newBacklog(shares),
 		attempts: newAttempts(),
 	}
 }
@@ -58,19 +69,28 @@ func (c *Core) Step(ev Event) {
 	case RowsGone:
 		for _, id := range ev.IDs {
 			if w := c.waiting.rows[id]; w != nil {
-				c.waiting.remove(w)
+				c.waiting.remove(w, c.now)
 			}
 		}
 	case LanesChanged:
-		c.waiting.retain(func(shard uint8) bool { return ev.Mine[shard] })
+		c.waiting.retain(func(shard uint8) bool { return ev.Mine[shard] }, c.now)
 	case Stale:
 		c.waiting.look(ev.Key)
 	case SessionChanged:
 		c.session = ev.Session
+	case SettingsChanged:
+		c.apply(ev)
+	case PartChanged:
+		c.gates.setParts(ev.Parts)
+	case UsedElsewhere:
+		c.usedElsewhere(ev)
 	default:
 		c.stepWorker(ev)
 	}
 }
+
+// Tick tells the time: what is told from now on has happened by then.
+func (c *Core) Tick(now time.Time) { c.now = now }
 
 // Advance takes the store's answer to a plan.
 func (c *Core) Advance(res Result) {
@@ -88,7 +108,7 @@ func (c *Core) Advance(res Result) {
 	case StartRefused:
 		if a := c.attempts.byID[res.ID]; a != nil && a.phase == claiming {
 			c.free(a)
-			c.attempts.remove(a)
+			c.forget(a)
 		}
 	case EndingsAnswered:
 		for i := range res.Answers {
@@ -103,6 +123,7 @@ func (c *Core) Plan(now time.Time, room Room) Plan {
 	if !room.HoldDeadlines {
 		c.passDeadlines(now)
 	}
+	c.chargeAgain()
 	c.start(room)
 	c.wakeTheRest()
 	plan := c.plan
@@ -118,21 +139,43 @@ func (c *Core) Admit(t *Task, now time.Time) bool {
 	if t.State != Ready || c.waiting.overtaken(class) || t.pastStartBy(now) || c.attempts.byID[t.ID] != nil {
 		return false
 	}
-	worker, refusal := c.pool.Place(placement.Need{Tenant: t.Tenant, Kind: t.Kind, Suspect: t.Suspect})
+	c.now = now
+	for _, g := range c.gates.of(t.Tenant, t.Kind, t.Spec.Limits) {
+		if len(g.waiting) > 0 || !g.admits(now, c.gates.parts) {
+			return false
+		}
+	}
+	part, use := c.eager(t)
+	worker, refusal := c.pool.Place(placement.Need{Tenant: t.Tenant, Kind: t.Kind, Suspect: t.Suspect}, part)
 	if refusal != placement.Placed {
 		return false
 	}
 	t.State, t.Attempt, t.Session, t.Worker = Running, t.Attempt+1, c.session, worker
-	c.attempts.add(&attempt{Held: heldOf(t), phase: claiming, class: class, size: len(t.Payload), room: true})
+	a := &attempt{Held: heldOf(t), phase: claiming, class: class, limits: t.Spec.Limits, size: len(t.Payload), room: true}
+	c.begin(a)
+	c.pass(a, use)
 	return true
+}
+
+// eager is the part of the capacity that a new task may find in use, and what its start counts as.
+func (c *Core) eager(t *Task) (part float64, use fairness.Use) {
+	switch {
+	case t.Tier == Urgent && !c.waiting.demoted[t.Tenant] && c.shares.UrgentFirst(t.Tenant, c.now):
+		return fillParts[fillAll], fairness.Urgent
+	case t.Tier == Deferrable:
+		return fillParts[fillDeferrable], fairness.Plain
+	default:
+		return fillParts[fillStandard], fairness.Plain
+	}
 }
 
 // NextDeadline is when Plan should be called at the latest, and false when nothing waits for a time.
 func (c *Core) NextDeadline() (time.Time, bool) {
-	if len(c.attempts.deadlines) == 0 {
-		return time.Time{}, false
+	at, some := c.gates.next()
+	if deadlines := c.attempts.deadlines; len(deadlines) > 0 && (!some || deadlines[0].deadline.Before(at)) {
+		return deadlines[0].deadline, true
 	}
-	return c.attempts.deadlines[0].deadline, true
+	return at, some
 }
 
 // Holds tells whether the core knows this very attempt as a running row of its own. One that is only being claimed is not:

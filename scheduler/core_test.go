@@ -47,7 +47,7 @@ import (
 //	state                                    prints what the core knows
 //
 // TASKs may be given as a range, such as r01..r40. FACTS of a task: tenant, kind, tier, due (from the start of the story), shard, attempts (max_attempts), timeout,
-// tolerance, suspect, exclusive; of a report: reason, retry_after, delay, non_retryable.
+// tolerance, suspect, exclusive, limits; of a report: reason, retry_after, delay, non_retryable.
 func TestCoreScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		if filepath.Ext(path) != ".txt" {
@@ -112,7 +112,7 @@ func (s *script) words(args []string) words {
 		switch {
 		case isFact:
 			w.facts[key] = value
-		case slices.Contains([]string{"suspect", "incident", "hold", "non_retryable", "exclusive"}, arg):
+		case slices.Contains([]string{"suspect", "incident", "hold", "non_retryable", "exclusive", "paused", "deleted"}, arg):
 			w.facts[arg] = "true"
 		default:
 			w.names = append(w.names, namesOf(arg)...)
@@ -173,7 +173,7 @@ func (s *script) run(fields []string) (err error) {
 		}
 	}()
 	cmd, w := fields[0], s.words(fields[1:])
-	for _, group := range []func(string, words) bool{s.runWorkers, s.runTasks, s.runStore, s.runInstance} {
+	for _, group := range []func(string, words) bool{s.runWorkers, s.runTasks, s.runStore, s.runSettings, s.runInstance} {
 		if group(cmd, w) {
 			return nil
 		}

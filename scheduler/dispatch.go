@@ -4,7 +4,7 @@ import (
 	"container/heap"
 	"time"
 
-	"github.com/errandhq/errand/placement"
+	"github.com/errandhq/errand/fairness"
 )
 
 // This file holds how waiting rows come in and how they start.
@@ -15,7 +15,7 @@ func (c *Core) offer(r *ReadyRow) bool {
 	if a := c.attempts.byID[r.ID]; a != nil {
 		return false // what stands will be known when the write under way is answered
 	}
-	added, here := c.waiting.add(r)
+	added, here := c.waiting.add(r, c.now)
 	switch {
 	case r.State != Scheduled:
 	case added:
@@ -75,98 +75,19 @@ func (c *Core) discovered(keys []BufferKey) {
 	}
 }
 
-// refusedKey names what one refusal answers for during one plan.
-type refusedKey struct {
-	class   Class
-	suspect bool
-	tenant  string // empty unless the tenant has workers of its own
-}
-
-// round is one pass over the waiting rows.
-type round struct {
-	refused map[refusedKey]bool
-	skipped []*buffer // taken out of their tenants' heaps until the round ends
-	claims  []Claim
-	// hopeless counts the tier's buffers that a refusal of the shared workers answers for: when it is all of them, the round
-	// is over without a look at each.
-	hopeless int
-}
-
-func (c *Core) start(room Room) {
-	r := round{refused: map[refusedKey]bool{}}
-	c.startTier(Urgent, room.Urgent, &r)
-	c.plan.UrgentClaims = append(c.plan.UrgentClaims, r.claims...)
-	r.claims = nil
-	c.startTier(Standard, room.Others, &r)
-	c.startTier(Deferrable, room.Others, &r)
-	c.plan.Claims = append(c.plan.Claims, r.claims...)
-	for _, buf := range r.skipped {
-		c.waiting.tiers[buf.key.tier].insert(buf)
-	}
-}
-
-// startTier starts rows of one tier, tenants in turn, until the round has limit claims or nothing more can start.
-func (c *Core) startTier(tier Tier, limit int, r *round) {
-	t := c.waiting.tiers[tier]
-	r.hopeless = 0
-	for key := range r.refused {
-		r.hopeless += t.alike[likeKey{key.class, key.suspect}] // a sum: the order does not matter
-	}
-	for len(r.claims) < limit {
-		tenant, some := t.ring.Peek()
-		if !some || (r.hopeless >= t.buffers && !c.pool.AnyOwn()) {
-			return // the tenant whose turn it is keeps it
-		}
-		buf := (*t.tenants[tenant])[0]
-		if !r.refused[c.refusalKey(buf)] {
-			claim, refusal := c.tryHead(buf)
-			if refusal == placement.Placed {
-				t.ring.Pass(tenant)
-				r.claims = append(r.claims, claim)
-				continue
-			}
-			if refusal == placement.NoWorker {
-				c.waiting.park(buf)
-				continue
-			}
-			r.refused[c.refusalKey(buf)] = true
-			r.hopeless += t.alike[buf.like()]
-			continue
-		}
-		t.extract(buf)
-		r.hopeless--
-		r.skipped = append(r.skipped, buf)
-	}
-}
-
-// tryHead reserves room for a buffer's first row and takes it out, or says why not.
-func (c *Core) tryHead(buf *buffer) (Claim, placement.Refusal) {
-	worker, refusal := c.pool.Place(placement.Need{Tenant: buf.key.tenant, Kind: buf.kind, Suspect: buf.key.suspect})
-	if refusal != placement.Placed {
-		return Claim{}, refusal
-	}
-	return c.claim(buf.head(), worker), placement.Placed
-}
-
-func (c *Core) refusalKey(buf *buffer) refusedKey {
-	key := refusedKey{class: buf.key.class, suspect: buf.key.suspect}
-	if c.pool.HasOwn(buf.key.tenant, buf.kind) {
-		key.tenant = buf.key.tenant
-	}
-	return key
-}
-
 // claim takes a row out of the backlog for a worker on which room is reserved.
-func (c *Core) claim(w *waiting, worker WorkerID) Claim {
+func (c *Core) claim(w *waiting, worker WorkerID, use fairness.Use) Claim {
 	k := w.buffer.key
-	c.waiting.remove(w)
-	c.attempts.add(&attempt{
+	a := &attempt{
 		Held: Held{
 			Token:   Token{ID: w.id, Attempt: w.attempt + 1, Worker: worker},
 			Session: c.session, Tenant: k.tenant, Kind: w.buffer.kind, Tier: k.tier, Suspect: k.suspect, Due: w.due,
 		},
-		phase: claiming, class: k.class, size: w.size, room: true,
-	})
+		phase: claiming, class: k.class, limits: w.buffer.limits, size: w.size, room: true,
+	}
+	c.begin(a)
+	c.pass(a, use)
+	c.waiting.remove(w, c.now)
 	return Claim{ID: w.id, From: w.state, Seen: w.attempt, Worker: worker, PayloadSize: w.size}
 }
 
@@ -178,7 +99,7 @@ func (c *Core) claimAnswered(answer *Claimed) {
 	}
 	if answer.Verdict != Won || answer.Start.Token != a.Token {
 		c.free(a)
-		c.attempts.remove(a)
+		c.forget(a)
 		if answer.State == Ready { // it waits still, only not as it was seen: read it again
 			c.waiting.look(a.groupKey())
 		}
@@ -214,7 +135,7 @@ func (c *Core) wakeTheRest() {
 	for _, id := range c.dueNow {
 		if w := c.waiting.rows[id]; w != nil && w.state == Scheduled {
 			c.plan.Wakes = append(c.plan.Wakes, w.row())
-			c.waiting.remove(w)
+			c.waiting.remove(w, c.now)
 		}
 	}
 	c.dueNow = c.dueNow[:0]

@@ -1,6 +1,9 @@
 package scheduler
 
-import "github.com/errandhq/errand/placement"
+import (
+	"github.com/errandhq/errand/fairness"
+	"github.com/errandhq/errand/placement"
+)
 
 // Event is something that happened and that a [Core] must know. The concrete types are in this file.
 type Event interface{ event() }
@@ -81,25 +84,43 @@ type Stale struct{ Key BufferKey }
 // SessionChanged tells that the instance has a new session; the old one was ended by somebody.
 type SessionChanged struct{ Session SessionID }
 
-func (RowsReady) event()      {}
-func (Refilled) event()       {}
-func (RefillFailed) event()   {}
-func (Discovered) event()     {}
-func (RowsGone) event()       {}
-func (LanesChanged) event()   {}
-func (WorkerJoined) event()   {}
-func (WorkerDraining) event() {}
-func (WorkerHolds) event()    {}
-func (WorkersLost) event()    {}
-func (WorkerLeft) event()     {}
-func (Accepted) event()       {}
-func (Reported) event()       {}
-func (CancelAsked) event()    {}
-func (TookOver) event()       {}
-func (RowsMissing) event()    {}
-func (Undelivered) event()    {}
-func (Stale) event()          {}
-func (SessionChanged) event() {}
+// SettingsChanged tells what operators have set: only what may have changed.
+type SettingsChanged struct{ Settings }
+
+// PartChanged tells which part of every cap is this instance's: what all of the given parts have, while it is not sure which holds; none
+// means nothing.
+type PartChanged struct{ Parts []fairness.Part }
+
+// UsedElsewhere tells what tenants have used at another instance of the region since it told last, how many slots all others have for
+// each kind, and the other's virtual time.
+type UsedElsewhere struct {
+	Used    []fairness.Spent
+	Slots   map[string]int
+	Virtual float64
+}
+
+func (SettingsChanged) event() {}
+func (PartChanged) event()     {}
+func (UsedElsewhere) event()   {}
+func (RowsReady) event()       {}
+func (Refilled) event()        {}
+func (RefillFailed) event()    {}
+func (Discovered) event()      {}
+func (RowsGone) event()        {}
+func (LanesChanged) event()    {}
+func (WorkerJoined) event()    {}
+func (WorkerDraining) event()  {}
+func (WorkerHolds) event()     {}
+func (WorkersLost) event()     {}
+func (WorkerLeft) event()      {}
+func (Accepted) event()        {}
+func (Reported) event()        {}
+func (CancelAsked) event()     {}
+func (TookOver) event()        {}
+func (RowsMissing) event()     {}
+func (Undelivered) event()     {}
+func (Stale) event()           {}
+func (SessionChanged) event()  {}
 
 // Result is the store's answer to something the core has planned or admitted.
 type Result interface{ result() }

@@ -57,8 +57,14 @@ func (w *world) checkBacklog(t failing) {
 		if buf.key != key || len(buf.rows) == 0 {
 			t.Errorf("buffer %v holds %d rows", key, len(buf.rows))
 		}
-		if (buf.index >= 0) == buf.parked || (b.parked[buf.kind][key] == buf) != buf.parked {
-			t.Errorf("buffer %v: parked %v, index %d", key, buf.parked, buf.index)
+		if places := count(buf.level != nil, buf.parked, buf.gate != nil); places != 1 || (b.parked[buf.kind][key] == buf) != buf.parked {
+			t.Errorf("buffer %v stands in %d places: level %v, parked %v, gate %v", key, places, buf.level != nil, buf.parked, buf.gate != nil)
+		}
+		if l := buf.level; l != nil && (l.lines[key.tenant] == nil || l.lines[key.tenant].buffers[buf.index] != buf) {
+			t.Errorf("buffer %v is not in its line", key)
+		}
+		if g := buf.gate; g != nil && (w.core.gates.byKey[g.key] != g || g.waiting[buf.spot] != buf) {
+			t.Errorf("buffer %v waits for a gate that does not know it", key)
 		}
 		rows += len(buf.rows)
 		perGroup[buf.group] += len(buf.rows)
@@ -84,4 +90,14 @@ func (w *world) checkBacklog(t failing) {
 	if behind != 0 {
 		t.Errorf("groups behind are miscounted by %d", behind)
 	}
+}
+
+// count is how many of the conditions hold.
+func count(conditions ...bool) (n int) {
+	for _, holds := range conditions {
+		if holds {
+			n++
+		}
+	}
+	return n
 }

@@ -49,7 +49,7 @@ func (c *Core) Lend(kinds []KindRoom, limit int) []ReadyRow {
 		}
 		room[buf.kind]--
 		lent = append(lent, w.row())
-		c.waiting.remove(w)
+		c.waiting.remove(w, c.now)
 		if len(buf.rows) == 0 {
 			heap.Pop(&candidates)
 			continue

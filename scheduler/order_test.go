@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -8,77 +9,69 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/errandhq/errand/fairness"
 	"github.com/errandhq/errand/placement"
 )
 
-// TestOrderOfServiceAgreesWithASortedList plays the same story to a core and to a list that is scanned from the start for
-// every single claim. Both must claim the same rows for the same workers in the same order.
-func TestOrderOfServiceAgreesWithASortedList(t *testing.T) {
+// TestNothingStartableWaits lets rows, workers and settings come and go. After every plan with room for it nothing may wait that could
+// start: whatever is refused or held back hides nothing. And within a class the earliest due goes first.
+func TestNothingStartableWaits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := &orderModel{
-			core: NewCore(SessionID{1}, DefaultTiming(), func() float64 { return 0.5 }),
-			list: naiveList{pool: placement.NewPool(), turns: map[Tier][]string{}, parked: map[bufferKey]bool{}},
-		}
+		m := &orderModel{world: newWorld(DefaultTiming(), func() float64 { return 0.5 })}
 		t.Repeat(map[string]func(*rapid.T){
-			"ready": m.ready, "ready again": m.ready, "gone": m.gone, "join": m.join, "leave": m.leave, "free": m.free, "plan": m.plan,
+			"ready": m.ready, "ready again": m.ready, "gone": m.gone, "join": m.join, "leave": m.leave, "free": m.free,
+			"set": m.set, "parts": m.parts, "elsewhere": m.elsewhere, "tick": m.tick, "plan": m.claimAll,
 		})
 	})
 }
 
 type orderModel struct {
-	core    *Core
-	list    naiveList
+	*world
 	tasks   int
 	started []Claim
-	kinds   map[ID]placement.Need
 }
+
+var (
+	orderTenants = []string{"x", "y", "z"}
+	orderKinds   = []string{"k", "l", "m"}
+)
 
 func (m *orderModel) ready(t *rapid.T) {
 	m.tasks++
 	r := ReadyRow{
-		ID:      ID{byte(rapid.IntRange(0, 3).Draw(t, "id")), byte(m.tasks >> 8), byte(m.tasks)},
+		ID:      ID{byte(rapid.IntRange(0, 3).Draw(t, "shard")), byte(m.tasks >> 8), byte(m.tasks)},
 		State:   Ready,
-		Tenant:  rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "tenant"),
-		Kind:    rapid.SampledFrom([]string{"k", "l", "m"}).Draw(t, "kind"),
+		Tenant:  rapid.SampledFrom(orderTenants).Draw(t, "tenant"),
+		Kind:    rapid.SampledFrom(orderKinds).Draw(t, "kind"),
 		Tier:    rapid.SampledFrom(Tiers[:]).Draw(t, "tier"),
-		Due:     epoch.Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "due")) * time.Second),
+		Due:     m.now.Add(time.Duration(rapid.IntRange(-3, 3).Draw(t, "due")) * time.Minute),
 		Suspect: rapid.IntRange(0, 4).Draw(t, "suspect") == 0,
 	}
-	r.Class = ClassOf(r.Kind, &Spec{})
+	for _, name := range []string{"a", "b"} {
+		if rapid.IntRange(0, 3).Draw(t, "limit "+name) == 0 {
+			r.Limits = append(r.Limits, LimitKey{Name: name, Key: rapid.SampledFrom([]string{"", "1", "2"}).Draw(t, "key")})
+		}
+	}
+	r.Class = ClassOf(r.Kind, &Spec{Limits: r.Limits})
 	m.core.Step(RowsReady{Rows: []ReadyRow{r}})
-	m.list.add(r)
 }
 
 func (m *orderModel) gone(t *rapid.T) {
-	if len(m.list.rows) == 0 {
-		return
+	if ids := slices.SortedFunc(maps.Keys(m.core.waiting.rows), ID.Compare); len(ids) > 0 {
+		m.core.Step(RowsGone{IDs: []ID{rapid.SampledFrom(ids).Draw(t, "row")}})
 	}
-	r := rapid.SampledFrom(m.list.rows).Draw(t, "row")
-	m.core.Step(RowsGone{IDs: []ID{r.ID}})
-	m.list.remove(r)
 }
 
 func (m *orderModel) join(t *rapid.T) {
-	w := placement.Worker{
+	m.core.Step(WorkerJoined{Worker: placement.Worker{
 		ID: drawWorker(t), Tenant: rapid.SampledFrom([]string{"", "", "", "x"}).Draw(t, "of tenant"),
-		Slots: rapid.MapOf(rapid.SampledFrom([]string{"k", "l"}), rapid.IntRange(1, 3)).Draw(t, "slots"),
-	}
-	if known, here := m.core.pool.Worker(w.ID); here && known.Tenant != w.Tenant {
-		m.forget(w.ID)
-	}
-	m.core.Step(WorkerJoined{Worker: w})
-	m.list.join(w)
+		Slots: rapid.MapOf(rapid.SampledFrom([]string{"k", "l"}), rapid.IntRange(1, 9)).Draw(t, "slots"),
+	}})
 }
 
 func (m *orderModel) leave(t *rapid.T) {
 	id := drawWorker(t)
 	m.core.Step(WorkerLeft{ID: id})
-	m.list.pool.Leave(id)
-	m.forget(id)
-}
-
-func (m *orderModel) forget(id WorkerID) {
-	m.started = slices.DeleteFunc(m.started, func(c Claim) bool { return c.Worker == id })
 }
 
 // free loses one of the claims that are under way, which frees its room.
@@ -87,144 +80,234 @@ func (m *orderModel) free(t *rapid.T) {
 		return
 	}
 	i := rapid.IntRange(0, len(m.started)-1).Draw(t, "which")
-	c := m.started[i]
+	m.core.Advance(ClaimsAnswered{Answers: []Claimed{{ID: m.started[i].ID, Verdict: Lost, State: Running}}})
 	m.started = slices.Delete(m.started, i, i+1)
-	m.core.Advance(ClaimsAnswered{Answers: []Claimed{{ID: c.ID, Verdict: Lost, State: Running}}})
-	m.list.pool.Free(c.Worker, m.kinds[c.ID])
 }
 
-func (m *orderModel) plan(t *rapid.T) {
-	room := Room{Urgent: rapid.IntRange(0, 3).Draw(t, "urgent"), Others: rapid.IntRange(0, 5).Draw(t, "others")}
-	if m.kinds == nil {
-		m.kinds = map[ID]placement.Need{}
+func (m *orderModel) set(t *rapid.T) {
+	tenant := rapid.SampledFrom(orderTenants).Draw(t, "tenant")
+	few := rapid.SampledFrom([]int{0, 0, 1, 2, 5})
+	var s Settings
+	switch rapid.IntRange(0, 2).Draw(t, "what") {
+	case 0:
+		s.Tenants = []TenantSettings{{
+			Tenant: tenant, Weight: rapid.SampledFrom([]float64{1, 3, 0.5}).Draw(t, "weight"), Paused: rapid.IntRange(0, 4).Draw(t, "paused") == 0,
+			MaxRunning: few.Draw(t, "running"), StartRate: float64(few.Draw(t, "rate")),
+		}}
+	case 1:
+		s.Kinds = []KindSettings{{Tenant: tenant, Kind: rapid.SampledFrom(orderKinds).Draw(t, "kind"), Paused: rapid.Bool().Draw(t, "paused")}}
+	default:
+		s.Limits = []LimitSettings{{
+			Tenant: tenant, Name: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "name"), Concurrency: few.Draw(t, "concurrency"),
+			Rate: float64(few.Draw(t, "rate")), Deleted: rapid.IntRange(0, 4).Draw(t, "deleted") == 0,
+		}}
 	}
-	for _, r := range m.list.rows {
-		m.kinds[r.ID] = needOf(&r)
+	m.core.Step(SettingsChanged{s})
+}
+
+func (m *orderModel) parts(t *rapid.T) {
+	var parts []fairness.Part
+	for range rapid.IntRange(0, 2).Draw(t, "parts") {
+		of := rapid.IntRange(1, 4).Draw(t, "of")
+		parts = append(parts, fairness.Part{Of: of, Number: rapid.IntRange(0, of-1).Draw(t, "number")})
 	}
-	p := m.core.Plan(epoch, room)
-	urgent, others := m.list.plan(room)
-	if !slices.Equal(p.UrgentClaims, urgent) || !slices.Equal(p.Claims, others) {
-		t.Fatalf("claims\n%v\n%v\na sorted list gives\n%v\n%v", p.UrgentClaims, p.Claims, urgent, others)
-	}
-	m.started = slices.Concat(m.started, urgent, others)
+	m.core.Step(PartChanged{Parts: parts})
 }
 
-func needOf(r *ReadyRow) placement.Need {
-	return placement.Need{Tenant: r.Tenant, Kind: r.Kind, Suspect: r.Suspect}
-}
-
-// naiveList is the backlog as a plain list in the order of due, then ID.
-type naiveList struct {
-	rows   []ReadyRow
-	turns  map[Tier][]string  // tenants with rows that may start, first the one whose turn it is
-	parked map[bufferKey]bool // no worker serves them
-	pool   *placement.Pool
-}
-
-func keyOf(r *ReadyRow) bufferKey {
-	return bufferKey{tenant: r.Tenant, tier: r.Tier, class: r.Class, suspect: r.Suspect}
-}
-
-func (l *naiveList) add(r ReadyRow) {
-	l.rows = append(l.rows, r)
-	slices.SortFunc(l.rows, func(a, b ReadyRow) int {
-		if c := a.Due.Compare(b.Due); c != 0 {
-			return c
-		}
-		return a.ID.Compare(b.ID)
+func (m *orderModel) elsewhere(t *rapid.T) {
+	m.core.Step(UsedElsewhere{
+		Used:    []fairness.Spent{{Tenant: rapid.SampledFrom(orderTenants).Draw(t, "tenant"), Amount: rapid.Float64Range(0, 100).Draw(t, "amount")}},
+		Virtual: rapid.Float64Range(0, 100).Draw(t, "virtual"),
 	})
-	l.settleTurns(nil)
 }
 
-func (l *naiveList) remove(r ReadyRow) {
-	l.rows = slices.DeleteFunc(l.rows, func(o ReadyRow) bool { return o.ID == r.ID })
-	for key := range l.parked { // a buffer without rows is forgotten
-		if !slices.ContainsFunc(l.rows, func(o ReadyRow) bool { return keyOf(&o) == key }) {
-			delete(l.parked, key)
+func (m *orderModel) tick(t *rapid.T) {
+	m.now = m.now.Add(time.Duration(rapid.IntRange(1, 90_000).Draw(t, "ms")) * time.Millisecond)
+	m.core.Tick(m.now)
+}
+
+func (m *orderModel) claimAll(t *rapid.T) {
+	dues := map[ID]time.Time{}
+	for id, w := range m.core.waiting.rows {
+		dues[id] = w.due
+	}
+	classes := map[ID]bufferKey{}
+	for id, w := range m.core.waiting.rows {
+		classes[id] = w.buffer.key
+	}
+	p := m.core.Plan(m.now, Room{Urgent: 1000, Others: 1000})
+	claims := slices.Concat(p.UrgentClaims, p.Claims)
+	last := map[bufferKey]time.Time{}
+	for _, c := range claims {
+		if dues[c.ID].Before(last[classes[c.ID]]) {
+			t.Fatalf("task %s goes before one of its class that is due earlier", c.ID)
 		}
 	}
-	l.settleTurns(nil)
+	m.started = append(m.started, claims...)
+	m.check(t)
+	m.checkCaps(t)
+	m.checkWaiting(t)
 }
 
-// settleTurns lets tenants into the turn that have rows which may start, and out that have none.
-func (l *naiveList) settleTurns(skipped []bufferKey) {
-	for _, tier := range Tiers {
-		mayStart := func(tenant string) bool {
-			return slices.ContainsFunc(l.rows, func(r ReadyRow) bool {
-				return r.Tenant == tenant && r.Tier == tier && !l.parked[keyOf(&r)] && !slices.Contains(skipped, keyOf(&r))
-			})
+// checkCaps verifies that no cap is exceeded by what has started since it was set; what ran before may be above it.
+func (m *orderModel) checkCaps(t *rapid.T) {
+	used := map[*gate]int{}
+	for _, a := range m.core.attempts.byID {
+		for _, g := range a.gates {
+			used[g]++
 		}
-		l.turns[tier] = slices.DeleteFunc(l.turns[tier], func(tenant string) bool { return !mayStart(tenant) })
-		for _, r := range l.rows {
-			if r.Tier == tier && mayStart(r.Tenant) && !slices.Contains(l.turns[tier], r.Tenant) {
-				l.turns[tier] = append(l.turns[tier], r.Tenant)
+	}
+	for _, g := range m.core.gates.byKey {
+		if g.used != used[g] {
+			t.Fatalf("gate %v counts %d attempts, %d carry it", g.key, g.used, used[g])
+		}
+	}
+}
+
+func (m *orderModel) checkWaiting(t *rapid.T) {
+	c := m.core
+	for key, buf := range c.waiting.buffers {
+		need := placement.Need{Tenant: key.tenant, Kind: buf.kind, Suspect: key.suspect}
+		part := fillAll
+		switch overdue := buf.due().Before(m.now); {
+		case overdue:
+		case key.tier == Deferrable:
+			part = fillDeferrable
+		case key.tier == Standard || buf.shift > 0:
+			part = fillStandard
+		}
+		worker, refusal := c.pool.Place(need, fillParts[part])
+		if refusal == placement.Placed {
+			c.pool.Free(worker, need)
+		}
+		closed := c.closedGate(buf)
+		switch {
+		case buf.parked && refusal != placement.NoWorker:
+			t.Fatalf("buffer %v is parked: %v", key, refusal)
+		case buf.gate != nil && closed == nil && refusal == placement.Placed:
+			t.Fatalf("buffer %v waits for the gate %v, and nothing is against it", key, buf.gate.key)
+		case buf.level != nil && closed == nil && refusal == placement.Placed:
+			t.Fatalf("buffer %v could start: %v", key, refusal)
+		}
+	}
+}
+
+// shareOfTime plays tenants that always have tasks waiting, and returns each one's part of all slot-seconds in the last half.
+func shareOfTime(t *testing.T, slots int, length time.Duration, tenants []flood) map[string]float64 {
+	t.Helper()
+	w := newWorld(DefaultTiming(), func() float64 { return 0.5 })
+	kinds := map[string]int{}
+	for _, f := range tenants {
+		for i := range max(f.kinds, 1) {
+			kinds[fmt.Sprintf("k%d", i)] = slots
+		}
+	}
+	// One kind of slots for all: kinds beyond the first have as many, and only as many attempts run at once as there are slots.
+	w.join(WorkerID{1}, "", kinds)
+	n := 0
+	running := map[ID]time.Time{}
+	of := map[ID]string{}
+	used := map[string]float64{}
+	const step = 10 * time.Millisecond
+	for at := time.Duration(0); at < length; at += step {
+		w.now = epoch.Add(at)
+		w.core.Tick(w.now)
+		for _, id := range slices.SortedFunc(maps.Keys(running), ID.Compare) {
+			if !running[id].After(w.now) {
+				delete(running, id)
+				w.core.Step(Reported{Reports: []Report{{Token: w.rows[id].Token(), Outcome: OutcomeSucceeded}}})
+			}
+		}
+		for _, f := range tenants {
+			for waits(w.core, f.tenant) < 2*slots {
+				n++
+				task := Task{
+					Ref: Ref{Region: "here", ID: benchID(n)}, Tenant: f.tenant, Kind: fmt.Sprintf("k%d", n%max(f.kinds, 1)), Tier: f.tier, State: Ready,
+					ReadyAt: w.now, Due: w.now.Add(DefaultTolerance(f.tier)),
+				}
+				of[task.ID] = f.tenant
+				w.core.shares.SetWeight(f.tenant, f.weight)
+				w.insert(task)
+			}
+		}
+		p := w.plan(Room{Urgent: max(slots-len(running), 0), Others: max(slots-len(running), 0)})
+		for _, c := range slices.Concat(p.UrgentClaims, p.Claims) {
+			for _, f := range tenants {
+				if f.tenant == of[c.ID] {
+					running[c.ID] = w.now.Add(f.takes)
+				}
+			}
+			w.settleClaim(c.ID)
+			w.core.Step(Accepted{Tokens: []Token{w.rows[c.ID].Token()}})
+		}
+		for id := range w.endings {
+			w.core.Advance(w.settleEnding(id))
+			delete(w.rows, id)
+		}
+		if at >= length/2 {
+			for id := range running {
+				used[of[id]] += step.Seconds()
 			}
 		}
 	}
+	sum := 0.0
+	for _, u := range used {
+		sum += u
+	}
+	for tenant := range used {
+		used[tenant] /= sum
+	}
+	return used
 }
 
-func (l *naiveList) join(w placement.Worker) {
-	l.pool.Join(w)
-	for _, kind := range slices.Sorted(maps.Keys(w.Slots)) {
-		class := ClassOf(kind, &Spec{})
-		for _, key := range slices.SortedFunc(maps.Keys(l.parked), bufferKey.compare) {
-			if key.class == class {
-				delete(l.parked, key)
-				l.settleTurns(nil)
+// flood is a tenant that always has more to do.
+type flood struct {
+	tenant string
+	weight float64
+	tier   Tier
+	takes  time.Duration
+	kinds  int
+}
+
+func waits(c *Core, tenant string) (n int) {
+	for _, buf := range c.waiting.buffers {
+		if buf.key.tenant == tenant {
+			n += len(buf.rows)
+		}
+	}
+	return n
+}
+
+// P7: capacity goes to backlogged tenants in proportion to their weights, whatever their tasks take, and however they split them.
+func TestSharesFollowTheWeights(t *testing.T) {
+	tests := map[string]struct {
+		tenants []flood
+		want    map[string]float64
+	}{
+		"weights 3 : 1, times 100 : 1": {
+			[]flood{{"a", 3, Standard, 2 * time.Second, 1}, {"b", 1, Standard, 20 * time.Millisecond, 1}},
+			map[string]float64{"a": 0.75, "b": 0.25},
+		},
+		"weights 3 : 1, times 1 : 100": {
+			[]flood{{"a", 3, Standard, 20 * time.Millisecond, 1}, {"b", 1, Standard, 2 * time.Second, 1}},
+			map[string]float64{"a": 0.75, "b": 0.25},
+		},
+		"everything urgent gains nothing": {
+			[]flood{{"a", 1, Urgent, 100 * time.Millisecond, 1}, {"b", 1, Standard, 100 * time.Millisecond, 1}},
+			map[string]float64{"a": 0.5, "b": 0.5},
+		},
+		"three tenants": {
+			[]flood{{"a", 1, Standard, 50 * time.Millisecond, 1}, {"b", 2, Standard, 100 * time.Millisecond, 1}, {"c", 5, Standard, 30 * time.Millisecond, 1}},
+			map[string]float64{"a": 0.125, "b": 0.25, "c": 0.625},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			for tenant, got := range shareOfTime(t, 20, time.Minute, tt.tenants) {
+				if want := tt.want[tenant]; got < want-0.05*want-0.01 || got > want+0.05*want+0.01 {
+					t.Errorf("%s has %.3f of the capacity, want %.3f", tenant, got, want)
+				}
 			}
-		}
-	}
-}
-
-func (l *naiveList) plan(room Room) (urgent, others []Claim) {
-	refused := map[refusedKey]bool{}
-	var skipped []bufferKey
-	l.planTier(Urgent, room.Urgent, &urgent, refused, &skipped)
-	l.planTier(Standard, room.Others, &others, refused, &skipped)
-	l.planTier(Deferrable, room.Others, &others, refused, &skipped)
-	for i := range skipped {
-		l.settleTurns(skipped[i+1:])
-	}
-	return urgent, others
-}
-
-func (l *naiveList) planTier(tier Tier, limit int, claims *[]Claim, refused map[refusedKey]bool, skipped *[]bufferKey) {
-	for len(*claims) < limit {
-		if len(l.turns[tier]) == 0 || (!l.pool.AnyOwn() && l.allRefused(tier, refused, *skipped)) {
-			return
-		}
-		tenant := l.turns[tier][0]
-		i := slices.IndexFunc(l.rows, func(r ReadyRow) bool {
-			return r.Tenant == tenant && r.Tier == tier && !l.parked[keyOf(&r)] && !slices.Contains(*skipped, keyOf(&r))
 		})
-		r := l.rows[i]
-		refusal := refusedKey{class: r.Class, suspect: r.Suspect}
-		if l.pool.HasOwn(r.Tenant, r.Kind) {
-			refusal.tenant = r.Tenant
-		}
-		if refused[refusal] {
-			*skipped = append(*skipped, keyOf(&r))
-			l.settleTurns(*skipped)
-			continue
-		}
-		switch worker, why := l.pool.Place(needOf(&r)); why {
-		case placement.Placed:
-			*claims = append(*claims, Claim{ID: r.ID, From: Ready, Seen: r.Attempt, Worker: worker})
-			l.turns[tier] = append(l.turns[tier][1:], tenant)
-			l.rows = slices.Delete(l.rows, i, i+1)
-		case placement.NoWorker:
-			l.parked[keyOf(&r)] = true
-		default:
-			refused[refusal] = true
-		}
-		l.settleTurns(*skipped)
 	}
-}
-
-// allRefused tells whether every row of the tier that may start is of a class that was refused.
-func (l *naiveList) allRefused(tier Tier, refused map[refusedKey]bool, skipped []bufferKey) bool {
-	return !slices.ContainsFunc(l.rows, func(r ReadyRow) bool {
-		return r.Tier == tier && !l.parked[keyOf(&r)] && !slices.Contains(skipped, keyOf(&r)) &&
-			!refused[refusedKey{class: r.Class, suspect: r.Suspect}]
-	})
 }

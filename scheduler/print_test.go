@@ -133,7 +133,7 @@ func (s *script) at(t time.Time) string { return "+" + t.Sub(epoch).String() }
 // printState prints the rows that wait, in the order of service; the attempts; and the workers.
 func (s *script) printState() {
 	for _, tier := range Tiers {
-		for _, tenant := range tenantsInTurn(s.core.waiting.tiers[tier]) {
+		for _, tenant := range s.core.waiting.levels[tier].turns.Tenants() {
 			s.printf("%s %s: %s", tier, tenant, s.waitingText(tier, tenant))
 		}
 	}
@@ -144,9 +144,22 @@ func (s *script) printState() {
 		}
 		s.printf("parked %s: %d", kind, rows)
 	}
+	for _, g := range sortedGates(s.core.gates.byKey) {
+		rows := 0
+		for _, buf := range g.waiting {
+			rows += len(buf.rows)
+		}
+		s.printf("%s", s.gateText(g, rows))
+	}
 	for _, id := range s.workersKnown() {
 		s.printf("%s%s", s.workerText(id), s.attemptsText(id))
 	}
+}
+
+func (s *script) gateText(g *gate, rows int) string {
+	what := map[gateOf]string{gateTenant: "tenant " + g.key.tenant, gateKind: "kind " + g.key.name, gateLimit: "limit " + g.key.name}[g.key.of]
+	return fmt.Sprintf("%s%s: %d used%s%s%s", what, unless(g.key.key == "", "/"+g.key.key), g.used,
+		unless(!g.capped, fmt.Sprintf(" of %d", g.slots)), unless(!g.closed, ", paused"), unless(rows == 0, fmt.Sprintf(", %d wait", rows)))
 }
 
 // workersKnown are those in the pool and those that attempts name.
@@ -184,17 +197,18 @@ func (s *script) attemptsText(id WorkerID) string {
 	return unless(len(texts) == 0, ": "+strings.Join(texts, "; "))
 }
 
-func (s *script) waitingText(tier Tier, tenant string) string {
+func (s *script) waitingText(at Tier, tenant string) string {
 	var rows []*waiting
-	for _, buf := range s.core.waiting.buffers {
-		if buf.key.tier == tier && buf.key.tenant == tenant && !buf.parked {
-			rows = append(rows, buf.rows...)
-		}
+	for _, buf := range s.core.waiting.levels[at].lines[tenant].buffers {
+		rows = append(rows, buf.rows...)
 	}
-	slices.SortFunc(rows, func(a, b *waiting) int { return cmp.Or(a.due.Compare(b.due), a.id.Compare(b.id)) })
+	slices.SortFunc(rows, func(a, b *waiting) int {
+		return cmp.Or(a.due.Add(a.buffer.shift).Compare(b.due.Add(b.buffer.shift)), a.id.Compare(b.id))
+	})
 	var texts []string
 	for _, w := range rows {
-		texts = append(texts, s.name(w.id)+unless(!w.buffer.key.suspect, " suspect")+" due "+s.at(w.due))
+		texts = append(texts, s.name(w.id)+unless(!w.buffer.key.suspect, " suspect")+unless(w.buffer.shift == 0, " demoted")+
+			" due "+s.at(w.due.Add(w.buffer.shift)))
 	}
 	return listText(texts)
 }
@@ -205,15 +219,4 @@ func listText(texts []string) string {
 		return fmt.Sprintf("%s, %s ... %s (%d)", texts[0], texts[1], texts[n-1], n)
 	}
 	return strings.Join(texts, ", ")
-}
-
-// tenantsInTurn lists a tier's tenants, first the one whose turn it is.
-func tenantsInTurn(t *tierBacklog) []string {
-	var tenants []string
-	for range t.ring.Len() {
-		tenant, _ := t.ring.Peek()
-		tenants = append(tenants, tenant)
-		t.ring.Pass(tenant)
-	}
-	return tenants
 }

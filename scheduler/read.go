@@ -20,6 +20,7 @@ type ReadyRow struct {
 	StartBy     time.Time // zero for none
 	PayloadSize int
 	Suspect     bool
+	Limits      []LimitKey // that a start must pass
 }
 
 // BufferKey names one group of ready rows in the store's index.

@@ -35,7 +35,7 @@ func refillOnce(t *testing.T, w *world, store []ReadyRow, key BufferKey) (shown 
 
 func drain(w *world) {
 	for _, row := range w.core.waiting.rows {
-		w.core.waiting.remove(row)
+		w.core.waiting.remove(row, w.now)
 	}
 }
 

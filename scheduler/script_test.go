@@ -174,6 +174,7 @@ func (s *script) runInstance(cmd string, w words) bool {
 			panic(err)
 		}
 		s.now = s.now.Add(d)
+		s.core.Tick(s.now)
 	case "session":
 		n, _ := strconv.Atoi(w.names[0])
 		s.session = SessionID{byte(n)}
@@ -232,6 +233,7 @@ func (s *script) task(name string, w words) Task {
 		Suspect: w.facts["suspect"] != "",
 		Spec: Spec{
 			MaxAttempts: w.number("attempts", 0), AttemptTimeout: w.duration("timeout", 0), Exclusive: w.facts["exclusive"] != "",
+			Limits: w.limits(),
 		},
 	}
 	t.Due = epoch.Add(w.duration("due", s.now.Add(t.Tolerance).Sub(epoch)))

@@ -52,6 +52,7 @@ type Spec struct {
 	Preemptible     bool              `json:"preemptible,omitempty"`
 	AllowedRegions  []string          `json:"allowed_regions,omitempty"` // default any
 	Labels          map[string]string `json:"labels,omitempty"`
+	Limits          []LimitKey        `json:"limits,omitempty"` // named limits that a start must pass, sorted
 }
 
 // Attempts is the number of counted starts after which the task has failed.
@@ -84,10 +85,14 @@ type Class uint64
 // Hash is the class as the store's index holds it: two bytes, so two classes may share one there, and never in memory.
 func (c Class) Hash() int16 { return int16(uint16(c)) }
 
-// ClassOf hashes what decides where a task may start: its kind and its allowed regions.
+// ClassOf hashes what decides whether a task may start: its kind, its allowed regions and its limits.
 func ClassOf(kind string, spec *Spec) Class {
-	if len(spec.AllowedRegions) == 0 {
+	if len(spec.AllowedRegions)+len(spec.Limits) == 0 {
 		return Class(txsql.ClassOf(kind))
 	}
-	return Class(txsql.ClassOf(kind, slices.Sorted(slices.Values(spec.AllowedRegions))...))
+	parts := slices.Sorted(slices.Values(spec.AllowedRegions))
+	for _, l := range spec.Limits {
+		parts = append(parts, "="+l.Name, l.Key) // no region's name begins so
+	}
+	return Class(txsql.ClassOf(kind, parts...))
 }

@@ -116,6 +116,7 @@ func New(cfg Config) *Engine {
 func (e *Engine) Turn(local time.Duration, inputs []Input) []Effect {
 	e.noticePause(local)
 	e.local = max(local, e.local)
+	e.core.Tick(e.storeNow())
 	for _, in := range inputs {
 		e.take(in)
 	}

@@ -1,0 +1,63 @@
+package scheduler
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/errandhq/errand/fairness"
+)
+
+// This file holds the commands of the golden scripts for what operators set, and for what other instances tell.
+//
+//	tenant NAME [weight=W] [paused] [max_running=N] [start_rate=R]   an operator sets a tenant
+//	kind TENANT NAME [paused]                                        or a kind
+//	limit NAME [tenant=T] [concurrency=N] [rate=R] [deleted]         or a named limit
+//	parts NUMBER/OF...                                               which part of every cap is this instance's; none for nothing
+//	used TENANT AMOUNT [virtual=V]                                   another instance tells what a tenant has used there
+func (s *script) runSettings(cmd string, w words) bool {
+	switch cmd {
+	case "tenant":
+		s.core.Step(SettingsChanged{Settings{Tenants: []TenantSettings{{
+			Tenant: w.names[0], Weight: w.float("weight"), Paused: w.facts["paused"] != "",
+			MaxRunning: w.number("max_running", 0), StartRate: w.float("start_rate"),
+		}}}})
+	case "kind":
+		s.core.Step(SettingsChanged{Settings{Kinds: []KindSettings{{Tenant: w.names[0], Kind: w.names[1], Paused: w.facts["paused"] != ""}}}})
+	case "limit":
+		s.core.Step(SettingsChanged{Settings{Limits: []LimitSettings{{
+			Tenant: w.text("tenant", "x"), Name: w.names[0], Concurrency: w.number("concurrency", 0), Rate: w.float("rate"),
+			Deleted: w.facts["deleted"] != "",
+		}}}})
+	case "parts":
+		var parts []fairness.Part
+		for _, text := range w.names {
+			number, of, _ := strings.Cut(text, "/")
+			n, _ := strconv.Atoi(number)
+			o, _ := strconv.Atoi(of)
+			parts = append(parts, fairness.Part{Of: o, Number: n})
+		}
+		s.core.Step(PartChanged{Parts: parts})
+	case "used":
+		amount, _ := strconv.ParseFloat(w.names[1], 64)
+		s.core.Step(UsedElsewhere{Used: []fairness.Spent{{Tenant: w.names[0], Amount: amount}}, Virtual: w.float("virtual")})
+	default:
+		return false
+	}
+	return true
+}
+
+func (w words) float(name string) float64 {
+	f, _ := strconv.ParseFloat(w.facts[name], 64)
+	return f
+}
+
+// limits reads names like api or api/customer, separated by commas.
+func (w words) limits() []LimitKey {
+	var limits []LimitKey
+	for text := range strings.SplitSeq(w.facts["limits"], ",") {
+		if name, key, _ := strings.Cut(text, "/"); name != "" {
+			limits = append(limits, LimitKey{Name: name, Key: key})
+		}
+	}
+	return limits
+}
