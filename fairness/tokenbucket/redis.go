@@ -5,6 +5,7 @@ import (
 	_ "embed" // the script
 	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -29,16 +30,32 @@ const answerLen = 6
 var errAnswer = errors.New("not an answer of the admission script")
 
 // connect prepares a client whose every step ends within limit, and that does not try again by itself: the twin answers instead.
-func connect(url string, limit time.Duration) (*redis.Client, error) {
-	opts, err := redis.ParseURL(url)
+func connect(address string, limit time.Duration) (redis.UniversalClient, error) {
+	quiet := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled} // one round trip less per connection
+	if isCluster(address) {
+		opts, err := redis.ParseClusterURL(address)
+		if err != nil {
+			return nil, fmt.Errorf("the URL of the Redis Cluster: %w", err)
+		}
+		opts.ContextTimeoutEnabled = true
+		opts.DialTimeout, opts.ReadTimeout, opts.WriteTimeout, opts.PoolTimeout = limit, limit, limit, limit
+		opts.MaxRetries, opts.DialerRetries, opts.MaintNotificationsConfig = -1, 1, quiet
+		return redis.NewClusterClient(opts), nil
+	}
+	opts, err := redis.ParseURL(address)
 	if err != nil {
 		return nil, fmt.Errorf("the URL of Redis: %w", err)
 	}
 	opts.ContextTimeoutEnabled = true
 	opts.DialTimeout, opts.ReadTimeout, opts.WriteTimeout, opts.PoolTimeout = limit, limit, limit, limit
-	opts.MaxRetries, opts.DialerRetries = -1, 1
-	opts.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled} // one round trip less per connection
+	opts.MaxRetries, opts.DialerRetries, opts.MaintNotificationsConfig = -1, 1, quiet
 	return redis.NewClient(opts), nil
+}
+
+// isCluster tells whether a URL names more than one server, which go-redis takes for those of one cluster.
+func isCluster(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && u.Query().Has("addr")
 }
 
 // key is where a tenant's buckets are. The braces are the hash tag by which a cluster places the key.

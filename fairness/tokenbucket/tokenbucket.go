@@ -33,7 +33,7 @@ type Options struct {
 
 // Buckets are the token buckets of a region's tenants. They are safe for concurrent use.
 type Buckets struct {
-	client    *redis.Client
+	client    redis.UniversalClient
 	region    string
 	callMax   time.Duration
 	instances atomic.Int64
@@ -46,7 +46,8 @@ type Buckets struct {
 	chance func() float64   // within [0, 1)
 }
 
-// Open prepares the buckets of a region. It does not need Redis to be there; an error says that the URL is not one.
+// Open prepares the buckets of a region. It does not need Redis to be there; an error says that the URL is not one. A URL that names
+// more servers, as in redis://host:6379?addr=host2:6379, is that of a Redis Cluster.
 func Open(url, region string, opts Options) (*Buckets, error) {
 	if opts.CallMax <= 0 {
 		opts.CallMax = CallMax

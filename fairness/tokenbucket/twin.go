@@ -87,7 +87,8 @@ func (t *twin) giveBack(tenant string, owed pair[float64]) {
 	}
 }
 
-// follow takes over what Redis has left for a tenant.
+// follow takes over what Redis has left for a tenant. Answers may be heard in another order than they were given: with calls at
+// once, the twin may start an outage with a little too much, never with more than its share of the burst.
 func (t *twin) follow(a Ask, instances int, now time.Time, left pair[float64]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

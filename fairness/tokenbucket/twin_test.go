@@ -74,6 +74,23 @@ func TestTwinOwes(t *testing.T) {
 	}
 }
 
+// What is handed out while a call is on its way to Redis stays owed when the answer comes.
+func TestTwinOwesWhatItGaveMeanwhile(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	w := newTwin()
+	a := Ask{Tenant: "a", Policy: Policy{Rate: 10, Burst: 20}, Tasks: 6}
+	w.follow(a, 2, now, pair[float64]{all: 20})
+	w.collect(a, 2, now)
+	w.admit(a, 2, now)
+	w.follow(a, 2, now, pair[float64]{all: 14})
+	if left := w.seat(a, 2, now).accounts.all.bucket.Tokens; left != 1 {
+		t.Errorf("%v tokens, want 7 less 6", left)
+	}
+	if owed := w.collect(a, 2, now); owed != (pair[float64]{all: 6}) {
+		t.Errorf("%v is owed, want 6", owed)
+	}
+}
+
 // Redis comes and goes, and its own bucket is refilled meanwhile. One instance never grants more than burst + rate x time for that;
 // several, which do not know of each other's last grants when it goes, not more than another burst for each time it went.
 func TestOutagesPayNoSecondBurst(t *testing.T) {
