@@ -20,6 +20,8 @@ type RedisOptions struct {
 	Dir string
 	// Port is the TCP port on the loopback interface. 0 is a unix socket in Dir instead, whose path has at most SocketPathMax bytes.
 	Port int
+	// Args are added to the server's command line.
+	Args []string
 }
 
 // Redis is a private Redis server that keeps nothing: after Stop or Kill it starts empty.
@@ -83,7 +85,7 @@ func (r *Redis) Start(ctx context.Context) error {
 	} else {
 		args = append(args, "--port", strconv.Itoa(r.opts.Port), "--bind", "127.0.0.1")
 	}
-	cmd := exec.Command(r.path, args...)
+	cmd := exec.Command(r.path, append(args, r.opts.Args...)...)
 	cmd.Dir = r.opts.Dir
 	c, err := launch(cmd, nil, syscall.SIGKILL) // it keeps nothing that it could lose
 	if err != nil {

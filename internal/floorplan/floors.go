@@ -30,6 +30,7 @@ var floors = []floor{
 	// 4 hands; the store never sees the engine: the engine says in small interfaces what it needs, and the two meet in cmd/errand
 	{dir: "scheduler/engine", imports: []string{"scheduler", "placement", "regions", "fairness"}},
 	{dir: "internal/store", imports: []string{"scheduler", "internal/txsql"}},
+	{dir: "fairness/tokenbucket", imports: []string{"fairness"}},
 	{dir: "internal/telemetry", imports: []string{"scheduler", "scheduler/engine", "internal/store"}}, // it observes both
 	{dir: "internal/hints", imports: []string{"scheduler", "scheduler/engine"}},
 	{dir: "internal/devcluster"},
