@@ -11,11 +11,11 @@ const tenantColumns = `name, home_region, weight, paused, created_at`
 
 // createTenant stores a tenant. Guard: the name is free.
 const createTenant = `
-INSERT INTO tenants (name, home_region, weight, paused, created_at) VALUES ($1, $2, $3, $4, now())
+INSERT INTO tenants (name, home_region, weight, paused, created_at, changed_at) VALUES ($1, $2, $3, $4, now(), now())
 ON CONFLICT (name) DO NOTHING RETURNING ` + tenantColumns
 
 // updateTenant changes what may change of a tenant.
-const updateTenant = `UPDATE tenants SET weight = $2, paused = $3 WHERE name = $1 RETURNING ` + tenantColumns
+const updateTenant = `UPDATE tenants SET weight = $2, paused = $3, changed_at = now() WHERE name = $1 RETURNING ` + tenantColumns
 
 const readTenant = `SELECT ` + tenantColumns + ` FROM tenants WHERE name = $1`
 

@@ -266,6 +266,8 @@ func read(ctx context.Context, store Reader, request any) (any, error) {
 		return store.Orphans(ctx, r)
 	case Payloads:
 		return store.Payloads(ctx, r.Region, r.IDs)
+	case scheduler.SettingsQuery:
+		return store.Settings(ctx, r)
 	case scheduler.TimedQuery:
 		return store.(Timer).Timed(ctx, r)
 	default:

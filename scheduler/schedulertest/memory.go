@@ -25,6 +25,7 @@ type Memory struct {
 	past     map[scheduler.Ref][]PastAttempt
 	sessions map[memorySession]*scheduler.Session
 	ledger   map[ledgerLine]*Balance
+	settings scheduler.Settings
 	watch    func(before, after *scheduler.Task)
 }
 

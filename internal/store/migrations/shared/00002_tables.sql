@@ -133,14 +133,56 @@ CREATE TABLE ledger (
 );
 
 CREATE TABLE tenants (
-    name        TEXT NOT NULL,
-    home_region TEXT NOT NULL,
-    weight      DOUBLE PRECISION NOT NULL,
-    paused      BOOLEAN NOT NULL DEFAULT false,
-    created_at  TIMESTAMPTZ NOT NULL,
+    name          TEXT NOT NULL,
+    home_region   TEXT NOT NULL,
+    weight        DOUBLE PRECISION NOT NULL,
+    paused        BOOLEAN NOT NULL DEFAULT false,
+    rate          DOUBLE PRECISION NOT NULL DEFAULT 0,
+    burst         BIGINT NOT NULL DEFAULT 0,
+    urgent_rate   DOUBLE PRECISION NOT NULL DEFAULT 0,
+    refuse_urgent BOOLEAN NOT NULL DEFAULT false,
+    max_open      BIGINT NOT NULL DEFAULT 0,
+    max_running   BIGINT NOT NULL DEFAULT 0,
+    start_rate    DOUBLE PRECISION NOT NULL DEFAULT 0,
+    created_at    TIMESTAMPTZ NOT NULL,
+    -- What schedulers must know differs from the defaults; such rows are few, and read again when they change.
+    special       BOOLEAN GENERATED ALWAYS AS (weight <> 1 OR paused OR rate > 0 OR burst > 0 OR urgent_rate > 0 OR refuse_urgent
+        OR max_open > 0 OR max_running > 0 OR start_rate > 0) STORED,
+    changed_at    TIMESTAMPTZ NOT NULL,
     PRIMARY KEY (name),
-    CONSTRAINT tenants_weight CHECK (weight BETWEEN 0.01 AND 1000)
+    CONSTRAINT tenants_weight CHECK (weight BETWEEN 0.01 AND 1000),
+    CONSTRAINT tenants_limits CHECK (
+        rate BETWEEN 0 AND 1000000 AND burst BETWEEN 0 AND 10000000 AND urgent_rate BETWEEN 0 AND 1000000
+        AND max_open >= 0 AND max_running >= 0 AND start_rate BETWEEN 0 AND 1000000)
 );
+CREATE INDEX tenants_changed ON tenants (changed_at);
+CREATE INDEX tenants_special ON tenants (name) WHERE special;
+
+-- Defaults and pauses of kinds. Tasks of a kind without a row are as good as any.
+CREATE TABLE kinds (
+    tenant     TEXT NOT NULL,
+    name       TEXT NOT NULL,
+    paused     BOOLEAN NOT NULL DEFAULT false,
+    defaults   JSONB NOT NULL,
+    created_at TIMESTAMPTZ NOT NULL,
+    changed_at TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (tenant, name)
+);
+CREATE INDEX kinds_changed ON kinds (changed_at);
+
+-- Named limits. A deleted one stays as a row that says so, for those who read only what has changed.
+CREATE TABLE limits (
+    tenant      TEXT NOT NULL,
+    name        TEXT NOT NULL,
+    concurrency BIGINT NOT NULL,
+    rate        DOUBLE PRECISION NOT NULL,
+    global      BOOLEAN NOT NULL,
+    deleted     BOOLEAN NOT NULL DEFAULT false,
+    changed_at  TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (tenant, name),
+    CONSTRAINT limits_caps CHECK (concurrency BETWEEN 0 AND 10000000 AND rate BETWEEN 0 AND 1000000)
+);
+CREATE INDEX limits_changed ON limits (changed_at);
 
 CREATE TABLE api_keys (
     id         TEXT NOT NULL,

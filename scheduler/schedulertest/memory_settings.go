@@ -1,0 +1,25 @@
+package schedulertest
+
+import (
+	"context"
+
+	"github.com/errandhq/errand/scheduler"
+)
+
+// Set is what an operator does: what is set for a tenant, a kind or a limit takes the place of what was.
+func (m *Memory) Set(s scheduler.Settings) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.settings.Tenants = append(m.settings.Tenants, s.Tenants...)
+	m.settings.Kinds = append(m.settings.Kinds, s.Kinds...)
+	m.settings.Limits = append(m.settings.Limits, s.Limits...)
+}
+
+// Settings implements [engine.Reader]: all that was ever set, in its order.
+func (m *Memory) Settings(context.Context, scheduler.SettingsQuery) (scheduler.Settings, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.settings
+	s.At = m.clock()
+	return s, nil
+}
