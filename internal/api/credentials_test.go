@@ -109,6 +109,7 @@ var rpcRows = map[string]rpcRow{
 	"PeerService.Cancel": {body: `{"id":"AAAAAAAAAAAAAAAAAAAAAA==","worker":"AAAAAAAAAAAAAAAAAAAAAA=="}`},
 	"PeerService.Watch":  {body: `{"ids":["short"]}`, want: "invalid_argument"}, // a good one waits
 	"PeerService.Hint":   {body: `{}`},
+	"PeerService.Use":    {body: `{"session":"AAAAAAAAAAAAAAAAAAAAAA=="}`},
 }
 
 // allowed names the credentials that each service takes.

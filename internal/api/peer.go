@@ -8,6 +8,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/errandhq/errand/fairness"
 	peerv1 "github.com/errandhq/errand/proto/errand/peer/v1"
 	"github.com/errandhq/errand/proto/errand/peer/v1/peerv1connect"
 	"github.com/errandhq/errand/scheduler"
@@ -72,11 +73,27 @@ func (s *peerService) Hint(_ context.Context, req *peerv1.HintRequest) (*peerv1.
 	return &peerv1.HintResponse{}, nil
 }
 
+func (s *peerService) Use(_ context.Context, req *peerv1.UseRequest) (*peerv1.UseResponse, error) {
+	use := scheduler.Use{Virtual: req.GetVirtual(), Slots: map[string]int{}}
+	for _, u := range req.GetUsed() {
+		use.Used = append(use.Used, fairness.Spent{Tenant: u.GetTenant(), Amount: u.GetAmount()})
+	}
+	for kind, n := range req.GetSlots() {
+		use.Slots[kind] = max(int(n), 0)
+	}
+	s.peer.Post(engine.PeerUsed{Session: scheduler.SessionID(req.GetSession()), Use: use})
+	return &peerv1.UseResponse{}, nil
+}
+
 func rowMessage(r *scheduler.ReadyRow) *peerv1.Row {
-	return &peerv1.Row{
+	m := &peerv1.Row{
 		Id: r.ID[:], Attempt: r.Attempt, Tenant: r.Tenant, Kind: r.Kind, Tier: int32(r.Tier), Class: uint64(r.Class),
 		Due: timestamppb.New(r.Due), StartBy: stamp(r.StartBy), PayloadSize: int32(r.PayloadSize), Suspect: r.Suspect,
 	}
+	for _, l := range r.Limits {
+		m.Limits = append(m.Limits, &peerv1.RowLimit{Name: l.Name, Key: l.Key})
+	}
+	return m
 }
 
 // Peers reaches other instances over their peer service; it implements [engine.Peers].
@@ -115,6 +132,9 @@ func (p *Peers) Lend(ctx context.Context, peer scheduler.Session, room []schedul
 		if r.GetStartBy() != nil {
 			row.StartBy = r.GetStartBy().AsTime()
 		}
+		for _, l := range r.GetLimits() {
+			row.Limits = append(row.Limits, scheduler.LimitKey{Name: l.GetName(), Key: l.GetKey()})
+		}
 		rows = append(rows, row)
 	}
 	return rows, nil
@@ -127,6 +147,23 @@ func (p *Peers) Starved(ctx context.Context, peer scheduler.Session, kinds []str
 		return err
 	}
 	_, err = c.Hint(ctx, &peerv1.HintRequest{StarvedKinds: kinds})
+	return err
+}
+
+// Use tells a peer what tenants have used here.
+func (p *Peers) Use(ctx context.Context, peer scheduler.Session, from scheduler.SessionID, use scheduler.Use) error {
+	c, err := p.at(peer)
+	if err != nil {
+		return err
+	}
+	req := &peerv1.UseRequest{Session: from[:], Virtual: use.Virtual, Slots: map[string]int32{}}
+	for _, u := range use.Used {
+		req.Used = append(req.Used, &peerv1.TenantUse{Tenant: u.Tenant, Amount: u.Amount})
+	}
+	for kind, n := range use.Slots {
+		req.Slots[kind] = int32(n)
+	}
+	_, err = c.Use(ctx, req)
 	return err
 }
 

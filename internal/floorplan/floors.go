@@ -42,11 +42,13 @@ var floors = []floor{
 	{dir: "proto/errand/peer/v1/peerv1connect", imports: []string{"proto/errand/peer/v1"}},
 	{dir: ".", imports: []string{"proto/errand/v1/...", "internal/txsql"}},
 	// 5 edge
-	{dir: "internal/api", imports: []string{"scheduler", "scheduler/engine", "placement", "internal/store", "proto/errand/..."}},
+	{dir: "internal/api", imports: []string{
+		"scheduler", "scheduler/engine", "placement", "fairness", "fairness/tokenbucket", "internal/store", "proto/errand/...",
+	}},
 	// 6 roof
 	{dir: "cmd/errand", imports: []string{
 		".", "scheduler", "scheduler/engine", "internal/api", "internal/store", "internal/telemetry", "internal/hints",
-		"internal/devcluster", "internal/sandbox", "proto/errand/...",
+		"internal/devcluster", "internal/sandbox", "fairness/tokenbucket", "proto/errand/...",
 	}},
 	// outside: strangers, who can do what every user can; the second starts servers too
 	{dir: "cmd/errand-demo", imports: []string{"."}},

@@ -67,6 +67,12 @@ type TellPeersStarved struct {
 	Kinds []string
 }
 
+// TellPeersUse tells the other instances what tenants have used here.
+type TellPeersUse struct {
+	Peers []scheduler.Session
+	Use   scheduler.Use
+}
+
 // TellPeerCancel tells the instance that dispatches a task that it shall be canceled.
 type TellPeerCancel struct {
 	Peer  scheduler.Session
@@ -90,6 +96,7 @@ func (CancelAnswered) effect()   {}
 func (LendReady) effect()        {}
 func (AskPeerToLend) effect()    {}
 func (TellPeersStarved) effect() {}
+func (TellPeersUse) effect()     {}
 func (TellPeerCancel) effect()   {}
 func (PublishHints) effect()     {}
 func (TasksEnded) effect()       {}

@@ -58,20 +58,23 @@ type Engine struct {
 	lastStatement uint64
 	retries       []*statement
 
-	session session
-	lanes   [256]bool
-	shards  []uint8 // the lanes as a list
-	submits submits
-	claims  claims
-	endings endings
-	workers workers
-	timers  timers
-	refill  refill
-	review  review
-	cancels cancels
-	lending lending
-	hints   []Hint
-	ended   []scheduler.ID
+	session  session
+	lanes    [256]bool
+	shards   []uint8 // the lanes as a list
+	submits  submits
+	claims   claims
+	endings  endings
+	workers  workers
+	timers   timers
+	refill   refill
+	review   review
+	cancels  cancels
+	lending  lending
+	settings settings
+	division division
+	exchange exchange
+	hints    []Hint
+	ended    []scheduler.ID
 	// unwritten is set when an assignment could not be sent after the plan was made: the next turn writes that down.
 	unwritten bool
 	stopping  bool
@@ -108,6 +111,8 @@ func New(cfg Config) *Engine {
 	e.refill = newRefill()
 	e.review = newReview()
 	e.cancels = newCancels()
+	e.settings = newSettings()
+	e.division = newDivision()
 	return e
 }
 
@@ -123,6 +128,8 @@ func (e *Engine) Turn(local time.Duration, inputs []Input) []Effect {
 	e.launchRetries()
 	e.keepSession()
 	if e.session.opened {
+		e.readSettings()
+		e.divide()
 		e.watchWorkers()
 		e.fireTimers()
 		e.readLanes()
@@ -130,6 +137,7 @@ func (e *Engine) Turn(local time.Duration, inputs []Input) []Effect {
 		e.reclaim()
 		e.dispatch()
 		e.borrow()
+		e.tellUse()
 	}
 	e.flush()
 	effects := e.effects
@@ -171,6 +179,8 @@ func (e *Engine) take(in Input) {
 		e.peerStarved(in.Kinds)
 	case PeerCancel:
 		e.core.Step(scheduler.CancelAsked{Token: in.Token})
+	case PeerUsed:
+		e.peerUsed(in)
 	case Hinted:
 		e.hinted(in.Hints)
 	case DrainWorker:
@@ -186,7 +196,7 @@ func (e *Engine) take(in Input) {
 func (e *Engine) dispatch() {
 	now, trusted := e.storeNow(), e.trusted()
 	room := scheduler.Room{HoldDeadlines: e.local < e.quietUntil}
-	if trusted && !e.stopping {
+	if trusted && e.settings.known && !e.stopping {
 		room.Urgent, room.Others = e.claims.room()
 	}
 	if e.stopping {
@@ -204,7 +214,7 @@ func (e *Engine) dispatch() {
 	}
 	e.endings.add(plan.Endings)
 	e.wake(plan.Wakes)
-	e.insert(trusted && !e.stopping)
+	e.insert(trusted && e.settings.known && !e.stopping)
 	e.end()
 }
 
@@ -295,6 +305,9 @@ type Status struct {
 	ClockStore time.Time
 	ClockLocal time.Duration
 }
+
+// Catalog is what operators have set, as of the last turn.
+func (e *Engine) Catalog() *Catalog { return e.settings.catalog }
 
 // Status returns the picture as of the last turn.
 func (e *Engine) Status() Status {

@@ -58,6 +58,12 @@ type LendAnswered struct{ Rows []scheduler.ReadyRow }
 // PeerStarved tells that another instance has waiting rows of these kinds that it cannot start.
 type PeerStarved struct{ Kinds []string }
 
+// PeerUsed tells what tenants have used at another instance.
+type PeerUsed struct {
+	Session scheduler.SessionID
+	Use     scheduler.Use
+}
+
 // PeerCancel tells that another instance has written the wish to cancel a task that runs here.
 type PeerCancel struct{ Token scheduler.Token }
 
@@ -91,6 +97,7 @@ func (StatementDone) input()   {}
 func (LendAsked) input()       {}
 func (LendAnswered) input()    {}
 func (PeerStarved) input()     {}
+func (PeerUsed) input()        {}
 func (PeerCancel) input()      {}
 func (Hinted) input()          {}
 func (DrainWorker) input()     {}

@@ -154,6 +154,8 @@ func (e *Engine) sessionLost() {
 	e.session.pipe, e.session.ending, e.session.reclaim = old.pipe, old.ending, old.reclaim
 	e.session.askedAt = e.local - e.timing.Renewal
 	e.setLanes(nil)
+	e.division = newDivision()
+	e.setParts(nil)
 	e.core.Step(scheduler.SessionChanged{Session: e.session.id})
 }
 
@@ -162,17 +164,21 @@ func (e *Engine) learnSessions(r scheduler.Renewal) {
 	s := &e.session
 	s.others = s.others[:0]
 	owners := []regions.Owner{regions.Owner(s.id)}
+	open := []scheduler.SessionID{s.id}
 	expired := false
 	for _, other := range r.Sessions {
 		switch {
 		case other.ID == s.id || !other.EndedAt.IsZero():
+			continue
 		case other.ExpiresAt.After(r.Now):
 			s.others = append(s.others, other)
 			owners = append(owners, regions.Owner(other.ID))
 		default:
 			expired = true
 		}
+		open = append(open, other.ID) // also one that has expired: until it is ended it may come back with its rows
 	}
+	e.divideAmong(open)
 	e.setLanes(regions.Lanes(regions.ShardsPerRegion, owners))
 	if expired && e.steady() && !s.reclaim {
 		s.reclaim = true

@@ -21,6 +21,7 @@ type Peers interface {
 	Lend(ctx context.Context, peer scheduler.Session, room []scheduler.KindRoom, limit int) ([]scheduler.ReadyRow, error)
 	Starved(ctx context.Context, peer scheduler.Session, kinds []string) error
 	Cancel(ctx context.Context, peer scheduler.Session, token scheduler.Token) error
+	Use(ctx context.Context, peer scheduler.Session, from scheduler.SessionID, use scheduler.Use) error
 }
 
 // Hints carries hints to whoever serves a shard. Losing one costs time and nothing else.
@@ -47,6 +48,7 @@ type Shell struct {
 	streams  streams
 	watchers watchers
 	status   atomic.Pointer[Status]
+	catalog  atomic.Pointer[Catalog]
 	work     sync.WaitGroup // statements and calls to peers under way
 }
 
@@ -63,6 +65,7 @@ func NewShell(e *Engine, store Store, peers Peers, hints Hints) *Shell {
 		start:   time.Now(),
 	}
 	s.status.Store(&Status{})
+	s.catalog.Store(&Catalog{})
 	return s
 }
 
@@ -97,6 +100,7 @@ func (s *Shell) Run(ctx context.Context, goodbye time.Duration) error {
 		local := time.Since(start) + 1 // never zero
 		effects := s.engine.Turn(local, s.take())
 		s.publishStatus()
+		s.catalog.Store(s.engine.Catalog())
 		for _, eff := range effects {
 			if _, end := eff.(Stopped); end {
 				close(s.stopped)
@@ -129,6 +133,9 @@ func (s *Shell) take() []Input {
 
 // Status is the engine's picture, at most a quarter of a second old while it turns.
 func (s *Shell) Status() Status { return *s.status.Load() }
+
+// Catalog is what operators have set, at most a second and a statement old.
+func (s *Shell) Catalog() *Catalog { return s.catalog.Load() }
 
 // Clock is the local clock on which the times of [Status] are.
 func (s *Shell) Clock() time.Duration { return time.Since(s.start) }
@@ -197,6 +204,14 @@ func (s *Shell) performOutside(ctx context.Context, eff Effect) {
 		}
 		for _, peer := range eff.Peers {
 			call(func(ctx context.Context) { _ = s.peers.Starved(ctx, peer, eff.Kinds) })
+		}
+	case TellPeersUse:
+		if s.peers == nil {
+			return
+		}
+		from := s.engine.session.id
+		for _, peer := range eff.Peers {
+			call(func(ctx context.Context) { _ = s.peers.Use(ctx, peer, from, eff.Use) })
 		}
 	case TellPeerCancel:
 		if s.peers != nil {

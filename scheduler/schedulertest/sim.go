@@ -98,6 +98,9 @@ func (c Simulation) Run() History {
 	s.unlucky = pick(s, 0.03, 0.12, 0.3)
 	s.oracle = newOracle(s)
 	s.memory.Watch(s.oracle.changed)
+	s.memory.Set(scheduler.Settings{Limits: []scheduler.LimitSettings{
+		{Tenant: "acme", Name: simLimit, Concurrency: simLimitSlots}, {Tenant: "globex", Name: simLimit, Concurrency: simLimitSlots},
+	}})
 	s.populate()
 	s.play()
 	h := History{

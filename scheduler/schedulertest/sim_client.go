@@ -70,6 +70,9 @@ func (c *client) draw() *submission {
 	if s.chance(0.2) {
 		t.Spec.Exclusive = true
 	}
+	if s.chance(0.3) {
+		t.Spec.Limits = []scheduler.LimitKey{{Name: simLimit, Key: pick(s, "", "a")}}
+	}
 	if s.faults&HandlerFaults != 0 && s.chance(0.2) {
 		t.Spec.AttemptTimeout = s.between(time.Second, 5*time.Second)
 	}

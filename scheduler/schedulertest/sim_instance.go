@@ -136,6 +136,10 @@ func (in *instance) performOutside(eff engine.Effect) {
 		for _, peer := range eff.Peers {
 			in.tell(peer.Address, engine.PeerStarved{Kinds: eff.Kinds})
 		}
+	case engine.TellPeersUse:
+		for _, peer := range eff.Peers {
+			in.tell(peer.Address, engine.PeerUsed{Session: in.engine.Status().Session, Use: eff.Use})
+		}
 	case engine.TellPeerCancel:
 		in.tell(eff.Peer.Address, engine.PeerCancel{Token: eff.Token})
 	case engine.PublishHints:

@@ -19,12 +19,35 @@ type oracle struct {
 	ends       map[scheduler.Ref]int
 	open       int                         // rows that have not ended
 	leftUnsaid map[scheduler.WorkerID]bool // workers that drained, and could not say everything before they had to go
+	limited    map[limitUse]int            // running rows that carry a limit
+}
+
+// limitUse names the rows that share a limit's slots.
+type limitUse struct {
+	tenant string
+	limit  scheduler.LimitKey
+}
+
+// Some tasks of a history carry a limit with a few slots, as many as there are instances or not.
+const (
+	simLimit      = "scarce"
+	simLimitSlots = 3
+)
+
+// carries counts running rows of a limit; a slot is a running row, whoever started it.
+func (o *oracle) carries(t *scheduler.Task, n int) {
+	for _, l := range t.Spec.Limits {
+		use := limitUse{t.Tenant, l}
+		if o.limited[use] += n; o.limited[use] > simLimitSlots {
+			o.failf("limit %v has %d running rows, its cap is %d: %s", use, o.limited[use], simLimitSlots, t.Ref)
+		}
+	}
 }
 
 func newOracle(s *sim) *oracle {
 	return &oracle{
 		s: s, started: map[scheduler.Token]bool{}, succeeded: map[scheduler.Token]bool{}, ends: map[scheduler.Ref]int{},
-		leftUnsaid: map[scheduler.WorkerID]bool{},
+		leftUnsaid: map[scheduler.WorkerID]bool{}, limited: map[limitUse]int{},
 	}
 }
 
@@ -70,6 +93,7 @@ func (o *oracle) changed(before, after *scheduler.Task) {
 // becameRunning checks a start by the store's clock, at the moment of the write.
 func (o *oracle) becameRunning(before, after *scheduler.Task) {
 	o.s.tokens++
+	o.carries(after, 1)
 	now := o.s.memory.now()
 	switch {
 	case after.Attempt != before.Attempt+1:
@@ -112,6 +136,7 @@ func (o *oracle) staysRunning(before, after *scheduler.Task) {
 
 // leftRunning checks that the attempt was ended in the name of its token, and by its own session where a scheduler did it.
 func (o *oracle) leftRunning(before *scheduler.Task) {
+	o.carries(before, -1)
 	b, _ := o.s.running.(scheduler.EndBatch)
 	for i := range b.Endings {
 		e := &b.Endings[i]

@@ -166,7 +166,9 @@ type Row struct {
 	// It was running when a worker was lost.
 	Suspect bool `protobuf:"varint,10,opt,name=suspect,proto3" json:"suspect,omitempty"`
 	// Its home region; empty for the region of both instances.
-	Region        string `protobuf:"bytes,11,opt,name=region,proto3" json:"region,omitempty"`
+	Region string `protobuf:"bytes,11,opt,name=region,proto3" json:"region,omitempty"`
+	// Named limits that a start must pass. At most 8.
+	Limits        []*RowLimit `protobuf:"bytes,12,rep,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -278,6 +280,68 @@ func (x *Row) GetRegion() string {
 	return ""
 }
 
+func (x *Row) GetLimits() []*RowLimit {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+// RowLimit names a limit of the row's tenant.
+type RowLimit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The limit's name.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// A key within it; empty for none.
+	Key           string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RowLimit) Reset() {
+	*x = RowLimit{}
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RowLimit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RowLimit) ProtoMessage() {}
+
+func (x *RowLimit) ProtoReflect() protoreflect.Message {
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RowLimit.ProtoReflect.Descriptor instead.
+func (*RowLimit) Descriptor() ([]byte, []int) {
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *RowLimit) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RowLimit) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
 // LendResponse hands rows over; the asked instance has forgotten them.
 type LendResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -289,7 +353,7 @@ type LendResponse struct {
 
 func (x *LendResponse) Reset() {
 	*x = LendResponse{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[3]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -301,7 +365,7 @@ func (x *LendResponse) String() string {
 func (*LendResponse) ProtoMessage() {}
 
 func (x *LendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[3]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -314,7 +378,7 @@ func (x *LendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LendResponse.ProtoReflect.Descriptor instead.
 func (*LendResponse) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{3}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *LendResponse) GetRows() []*Row {
@@ -322,6 +386,171 @@ func (x *LendResponse) GetRows() []*Row {
 		return x.Rows
 	}
 	return nil
+}
+
+// TenantUse is what a tenant has used.
+type TenantUse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whose.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Resource-seconds of the dominant resource since the caller told last; below zero when too much was told.
+	Amount        float64 `protobuf:"fixed64,2,opt,name=amount,proto3" json:"amount,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TenantUse) Reset() {
+	*x = TenantUse{}
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TenantUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TenantUse) ProtoMessage() {}
+
+func (x *TenantUse) ProtoReflect() protoreflect.Message {
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TenantUse.ProtoReflect.Descriptor instead.
+func (*TenantUse) Descriptor() ([]byte, []int) {
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *TenantUse) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *TenantUse) GetAmount() float64 {
+	if x != nil {
+		return x.Amount
+	}
+	return 0
+}
+
+// UseRequest tells what tenants have used at the caller.
+type UseRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session of the instance that calls, 16 bytes.
+	Session []byte `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	// At most 1000 tenants.
+	Used []*TenantUse `protobuf:"bytes,2,rep,name=used,proto3" json:"used,omitempty"`
+	// Slots of the caller's pool workers by kind. At most 10,000.
+	Slots map[string]int32 `protobuf:"bytes,3,rep,name=slots,proto3" json:"slots,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// The caller's virtual time.
+	Virtual       float64 `protobuf:"fixed64,4,opt,name=virtual,proto3" json:"virtual,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UseRequest) Reset() {
+	*x = UseRequest{}
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UseRequest) ProtoMessage() {}
+
+func (x *UseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UseRequest.ProtoReflect.Descriptor instead.
+func (*UseRequest) Descriptor() ([]byte, []int) {
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *UseRequest) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *UseRequest) GetUsed() []*TenantUse {
+	if x != nil {
+		return x.Used
+	}
+	return nil
+}
+
+func (x *UseRequest) GetSlots() map[string]int32 {
+	if x != nil {
+		return x.Slots
+	}
+	return nil
+}
+
+func (x *UseRequest) GetVirtual() float64 {
+	if x != nil {
+		return x.Virtual
+	}
+	return 0
+}
+
+// UseResponse is empty.
+type UseResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UseResponse) Reset() {
+	*x = UseResponse{}
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UseResponse) ProtoMessage() {}
+
+func (x *UseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UseResponse.ProtoReflect.Descriptor instead.
+func (*UseResponse) Descriptor() ([]byte, []int) {
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{7}
 }
 
 // CancelRequest names an attempt.
@@ -343,7 +572,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[4]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -355,7 +584,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[4]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -368,7 +597,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{4}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CancelRequest) GetId() []byte {
@@ -415,7 +644,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[5]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -427,7 +656,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[5]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -440,7 +669,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{5}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{9}
 }
 
 // WatchRequest names tasks.
@@ -456,7 +685,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[6]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -468,7 +697,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[6]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -481,7 +710,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{6}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WatchRequest) GetIds() [][]byte {
@@ -509,7 +738,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[7]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -521,7 +750,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[7]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -534,7 +763,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{7}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WatchResponse) GetEnded() [][]byte {
@@ -560,7 +789,7 @@ type HintRequest struct {
 
 func (x *HintRequest) Reset() {
 	*x = HintRequest{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[8]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -572,7 +801,7 @@ func (x *HintRequest) String() string {
 func (*HintRequest) ProtoMessage() {}
 
 func (x *HintRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[8]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -585,7 +814,7 @@ func (x *HintRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HintRequest.ProtoReflect.Descriptor instead.
 func (*HintRequest) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{8}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *HintRequest) GetStarvedKinds() []string {
@@ -618,7 +847,7 @@ type HintResponse struct {
 
 func (x *HintResponse) Reset() {
 	*x = HintResponse{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[9]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -630,7 +859,7 @@ func (x *HintResponse) String() string {
 func (*HintResponse) ProtoMessage() {}
 
 func (x *HintResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[9]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -643,7 +872,7 @@ func (x *HintResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HintResponse.ProtoReflect.Descriptor instead.
 func (*HintResponse) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{9}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{13}
 }
 
 var File_errand_peer_v1_peer_proto protoreflect.FileDescriptor
@@ -659,7 +888,7 @@ const file_errand_peer_v1_peer_proto_rawDesc = "" +
 	"\x05limit\x18\x02 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xc8\x01(\x00R\x05limit\x12$\n" +
 	"\asession\x18\x03 \x01(\fB\n" +
-	"\xbaH\a\xd8\x01\x01z\x02h\x10R\asession\"\xc8\x02\n" +
+	"\xbaH\a\xd8\x01\x01z\x02h\x10R\asession\"\xfa\x02\n" +
 	"\x03Row\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\fB\a\xbaH\x04z\x02h\x10R\x02id\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x03R\aattempt\x12\x16\n" +
@@ -672,9 +901,27 @@ const file_errand_peer_v1_peer_proto_rawDesc = "" +
 	"\fpayload_size\x18\t \x01(\x05R\vpayloadSize\x12\x18\n" +
 	"\asuspect\x18\n" +
 	" \x01(\bR\asuspect\x12\x16\n" +
-	"\x06region\x18\v \x01(\tR\x06region\"7\n" +
+	"\x06region\x18\v \x01(\tR\x06region\x120\n" +
+	"\x06limits\x18\f \x03(\v2\x18.errand.peer.v1.RowLimitR\x06limits\"0\n" +
+	"\bRowLimit\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\"7\n" +
 	"\fLendResponse\x12'\n" +
-	"\x04rows\x18\x01 \x03(\v2\x13.errand.peer.v1.RowR\x04rows\"\xaa\x01\n" +
+	"\x04rows\x18\x01 \x03(\v2\x13.errand.peer.v1.RowR\x04rows\"D\n" +
+	"\tTenantUse\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x1f\n" +
+	"\x06amount\x18\x02 \x01(\x01B\a\xbaH\x04\x12\x02@\x01R\x06amount\"\x8e\x02\n" +
+	"\n" +
+	"UseRequest\x12!\n" +
+	"\asession\x18\x01 \x01(\fB\a\xbaH\x04z\x02h\x10R\asession\x128\n" +
+	"\x04used\x18\x02 \x03(\v2\x19.errand.peer.v1.TenantUseB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x04used\x12F\n" +
+	"\x05slots\x18\x03 \x03(\v2%.errand.peer.v1.UseRequest.SlotsEntryB\t\xbaH\x06\x9a\x01\x03\x10\x90NR\x05slots\x12!\n" +
+	"\avirtual\x18\x04 \x01(\x01B\a\xbaH\x04\x12\x02@\x01R\avirtual\x1a8\n" +
+	"\n" +
+	"SlotsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\r\n" +
+	"\vUseResponse\"\xaa\x01\n" +
 	"\rCancelRequest\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\fB\a\xbaH\x04z\x02h\x10R\x02id\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x03R\aattempt\x12\x1f\n" +
@@ -694,12 +941,13 @@ const file_errand_peer_v1_peer_proto_rawDesc = "" +
 	"\asession\x18\x02 \x01(\fB\n" +
 	"\xbaH\a\xd8\x01\x01z\x02h\x10R\asession\x125\n" +
 	"\ffresh_shards\x18\x03 \x03(\x05B\x12\xbaH\x0f\x92\x01\f\x10\x80\x02\"\a\x1a\x05\x18\xff\x01(\x00R\vfreshShards\"\x0e\n" +
-	"\fHintResponse2\xa2\x02\n" +
+	"\fHintResponse2\xe2\x02\n" +
 	"\vPeerService\x12A\n" +
 	"\x04Lend\x12\x1b.errand.peer.v1.LendRequest\x1a\x1c.errand.peer.v1.LendResponse\x12G\n" +
 	"\x06Cancel\x12\x1d.errand.peer.v1.CancelRequest\x1a\x1e.errand.peer.v1.CancelResponse\x12D\n" +
 	"\x05Watch\x12\x1c.errand.peer.v1.WatchRequest\x1a\x1d.errand.peer.v1.WatchResponse\x12A\n" +
-	"\x04Hint\x12\x1b.errand.peer.v1.HintRequest\x1a\x1c.errand.peer.v1.HintResponseB8Z6github.com/errandhq/errand/proto/errand/peer/v1;peerv1b\x06proto3"
+	"\x04Hint\x12\x1b.errand.peer.v1.HintRequest\x1a\x1c.errand.peer.v1.HintResponse\x12>\n" +
+	"\x03Use\x12\x1a.errand.peer.v1.UseRequest\x1a\x1b.errand.peer.v1.UseResponseB8Z6github.com/errandhq/errand/proto/errand/peer/v1;peerv1b\x06proto3"
 
 var (
 	file_errand_peer_v1_peer_proto_rawDescOnce sync.Once
@@ -713,38 +961,48 @@ func file_errand_peer_v1_peer_proto_rawDescGZIP() []byte {
 	return file_errand_peer_v1_peer_proto_rawDescData
 }
 
-var file_errand_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_errand_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_errand_peer_v1_peer_proto_goTypes = []any{
 	(*KindRoom)(nil),              // 0: errand.peer.v1.KindRoom
 	(*LendRequest)(nil),           // 1: errand.peer.v1.LendRequest
 	(*Row)(nil),                   // 2: errand.peer.v1.Row
-	(*LendResponse)(nil),          // 3: errand.peer.v1.LendResponse
-	(*CancelRequest)(nil),         // 4: errand.peer.v1.CancelRequest
-	(*CancelResponse)(nil),        // 5: errand.peer.v1.CancelResponse
-	(*WatchRequest)(nil),          // 6: errand.peer.v1.WatchRequest
-	(*WatchResponse)(nil),         // 7: errand.peer.v1.WatchResponse
-	(*HintRequest)(nil),           // 8: errand.peer.v1.HintRequest
-	(*HintResponse)(nil),          // 9: errand.peer.v1.HintResponse
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*RowLimit)(nil),              // 3: errand.peer.v1.RowLimit
+	(*LendResponse)(nil),          // 4: errand.peer.v1.LendResponse
+	(*TenantUse)(nil),             // 5: errand.peer.v1.TenantUse
+	(*UseRequest)(nil),            // 6: errand.peer.v1.UseRequest
+	(*UseResponse)(nil),           // 7: errand.peer.v1.UseResponse
+	(*CancelRequest)(nil),         // 8: errand.peer.v1.CancelRequest
+	(*CancelResponse)(nil),        // 9: errand.peer.v1.CancelResponse
+	(*WatchRequest)(nil),          // 10: errand.peer.v1.WatchRequest
+	(*WatchResponse)(nil),         // 11: errand.peer.v1.WatchResponse
+	(*HintRequest)(nil),           // 12: errand.peer.v1.HintRequest
+	(*HintResponse)(nil),          // 13: errand.peer.v1.HintResponse
+	nil,                           // 14: errand.peer.v1.UseRequest.SlotsEntry
+	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
 }
 var file_errand_peer_v1_peer_proto_depIdxs = []int32{
 	0,  // 0: errand.peer.v1.LendRequest.room:type_name -> errand.peer.v1.KindRoom
-	10, // 1: errand.peer.v1.Row.due:type_name -> google.protobuf.Timestamp
-	10, // 2: errand.peer.v1.Row.start_by:type_name -> google.protobuf.Timestamp
-	2,  // 3: errand.peer.v1.LendResponse.rows:type_name -> errand.peer.v1.Row
-	1,  // 4: errand.peer.v1.PeerService.Lend:input_type -> errand.peer.v1.LendRequest
-	4,  // 5: errand.peer.v1.PeerService.Cancel:input_type -> errand.peer.v1.CancelRequest
-	6,  // 6: errand.peer.v1.PeerService.Watch:input_type -> errand.peer.v1.WatchRequest
-	8,  // 7: errand.peer.v1.PeerService.Hint:input_type -> errand.peer.v1.HintRequest
-	3,  // 8: errand.peer.v1.PeerService.Lend:output_type -> errand.peer.v1.LendResponse
-	5,  // 9: errand.peer.v1.PeerService.Cancel:output_type -> errand.peer.v1.CancelResponse
-	7,  // 10: errand.peer.v1.PeerService.Watch:output_type -> errand.peer.v1.WatchResponse
-	9,  // 11: errand.peer.v1.PeerService.Hint:output_type -> errand.peer.v1.HintResponse
-	8,  // [8:12] is the sub-list for method output_type
-	4,  // [4:8] is the sub-list for method input_type
-	4,  // [4:4] is the sub-list for extension type_name
-	4,  // [4:4] is the sub-list for extension extendee
-	0,  // [0:4] is the sub-list for field type_name
+	15, // 1: errand.peer.v1.Row.due:type_name -> google.protobuf.Timestamp
+	15, // 2: errand.peer.v1.Row.start_by:type_name -> google.protobuf.Timestamp
+	3,  // 3: errand.peer.v1.Row.limits:type_name -> errand.peer.v1.RowLimit
+	2,  // 4: errand.peer.v1.LendResponse.rows:type_name -> errand.peer.v1.Row
+	5,  // 5: errand.peer.v1.UseRequest.used:type_name -> errand.peer.v1.TenantUse
+	14, // 6: errand.peer.v1.UseRequest.slots:type_name -> errand.peer.v1.UseRequest.SlotsEntry
+	1,  // 7: errand.peer.v1.PeerService.Lend:input_type -> errand.peer.v1.LendRequest
+	8,  // 8: errand.peer.v1.PeerService.Cancel:input_type -> errand.peer.v1.CancelRequest
+	10, // 9: errand.peer.v1.PeerService.Watch:input_type -> errand.peer.v1.WatchRequest
+	12, // 10: errand.peer.v1.PeerService.Hint:input_type -> errand.peer.v1.HintRequest
+	6,  // 11: errand.peer.v1.PeerService.Use:input_type -> errand.peer.v1.UseRequest
+	4,  // 12: errand.peer.v1.PeerService.Lend:output_type -> errand.peer.v1.LendResponse
+	9,  // 13: errand.peer.v1.PeerService.Cancel:output_type -> errand.peer.v1.CancelResponse
+	11, // 14: errand.peer.v1.PeerService.Watch:output_type -> errand.peer.v1.WatchResponse
+	13, // 15: errand.peer.v1.PeerService.Hint:output_type -> errand.peer.v1.HintResponse
+	7,  // 16: errand.peer.v1.PeerService.Use:output_type -> errand.peer.v1.UseResponse
+	12, // [12:17] is the sub-list for method output_type
+	7,  // [7:12] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_errand_peer_v1_peer_proto_init() }
@@ -758,7 +1016,7 @@ func file_errand_peer_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_errand_peer_v1_peer_proto_rawDesc), len(file_errand_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -41,6 +41,8 @@ const (
 	PeerServiceWatchProcedure = "/errand.peer.v1.PeerService/Watch"
 	// PeerServiceHintProcedure is the fully-qualified name of the PeerService's Hint RPC.
 	PeerServiceHintProcedure = "/errand.peer.v1.PeerService/Hint"
+	// PeerServiceUseProcedure is the fully-qualified name of the PeerService's Use RPC.
+	PeerServiceUseProcedure = "/errand.peer.v1.PeerService/Use"
 )
 
 // PeerServiceClient is a client for the errand.peer.v1.PeerService service.
@@ -53,6 +55,8 @@ type PeerServiceClient interface {
 	Watch(context.Context, *v1.WatchRequest) (*v1.WatchResponse, error)
 	// Hint tells where to look sooner.
 	Hint(context.Context, *v1.HintRequest) (*v1.HintResponse, error)
+	// Use tells what tenants have used at the caller, so that fairness is the region's.
+	Use(context.Context, *v1.UseRequest) (*v1.UseResponse, error)
 }
 
 // NewPeerServiceClient constructs a client for the errand.peer.v1.PeerService service. By default,
@@ -90,6 +94,12 @@ func NewPeerServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(peerServiceMethods.ByName("Hint")),
 			connect.WithClientOptions(opts...),
 		),
+		use: connect.NewClient[v1.UseRequest, v1.UseResponse](
+			httpClient,
+			baseURL+PeerServiceUseProcedure,
+			connect.WithSchema(peerServiceMethods.ByName("Use")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -99,6 +109,7 @@ type peerServiceClient struct {
 	cancel *connect.Client[v1.CancelRequest, v1.CancelResponse]
 	watch  *connect.Client[v1.WatchRequest, v1.WatchResponse]
 	hint   *connect.Client[v1.HintRequest, v1.HintResponse]
+	use    *connect.Client[v1.UseRequest, v1.UseResponse]
 }
 
 // Lend calls errand.peer.v1.PeerService.Lend.
@@ -137,6 +148,15 @@ func (c *peerServiceClient) Hint(ctx context.Context, req *v1.HintRequest) (*v1.
 	return nil, err
 }
 
+// Use calls errand.peer.v1.PeerService.Use.
+func (c *peerServiceClient) Use(ctx context.Context, req *v1.UseRequest) (*v1.UseResponse, error) {
+	response, err := c.use.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // PeerServiceHandler is an implementation of the errand.peer.v1.PeerService service.
 type PeerServiceHandler interface {
 	// Lend asks for waiting rows that the caller can start.
@@ -147,6 +167,8 @@ type PeerServiceHandler interface {
 	Watch(context.Context, *v1.WatchRequest) (*v1.WatchResponse, error)
 	// Hint tells where to look sooner.
 	Hint(context.Context, *v1.HintRequest) (*v1.HintResponse, error)
+	// Use tells what tenants have used at the caller, so that fairness is the region's.
+	Use(context.Context, *v1.UseRequest) (*v1.UseResponse, error)
 }
 
 // NewPeerServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -180,6 +202,12 @@ func NewPeerServiceHandler(svc PeerServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(peerServiceMethods.ByName("Hint")),
 		connect.WithHandlerOptions(opts...),
 	)
+	peerServiceUseHandler := connect.NewUnaryHandlerSimple(
+		PeerServiceUseProcedure,
+		svc.Use,
+		connect.WithSchema(peerServiceMethods.ByName("Use")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/errand.peer.v1.PeerService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case PeerServiceLendProcedure:
@@ -190,6 +218,8 @@ func NewPeerServiceHandler(svc PeerServiceHandler, opts ...connect.HandlerOption
 			peerServiceWatchHandler.ServeHTTP(w, r)
 		case PeerServiceHintProcedure:
 			peerServiceHintHandler.ServeHTTP(w, r)
+		case PeerServiceUseProcedure:
+			peerServiceUseHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -213,4 +243,8 @@ func (UnimplementedPeerServiceHandler) Watch(context.Context, *v1.WatchRequest) 
 
 func (UnimplementedPeerServiceHandler) Hint(context.Context, *v1.HintRequest) (*v1.HintResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.peer.v1.PeerService.Hint is not implemented"))
+}
+
+func (UnimplementedPeerServiceHandler) Use(context.Context, *v1.UseRequest) (*v1.UseResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.peer.v1.PeerService.Use is not implemented"))
 }
