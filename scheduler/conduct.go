@@ -224,7 +224,9 @@ func (c *Core) workerLost(id WorkerID, incident bool) {
 // tell, at the next reconciliation.
 func (c *Core) workerLeft(id WorkerID) {
 	for _, t := range c.HeldBy(id) {
-		c.forget(c.find(t))
+		a := c.find(t)
+		c.haunt(a)
+		c.forget(a)
 	}
 	c.leave(id)
 }
@@ -251,6 +253,9 @@ func (c *Core) tookOver(h *Held) {
 	if !c.outdate(h.Token) {
 		c.plan.Stops = append(c.plan.Stops, Stop{Token: h.Token, Cause: StopLost})
 		return
+	}
+	if g := c.ghosts[h.ID]; g != nil { // it has come back
+		c.vanished([]Token{g.token})
 	}
 	a := &attempt{Held: *h, phase: running, class: ClassOf(h.Kind, &h.Spec), limits: h.Spec.Limits, room: true}
 	c.begin(a)
@@ -282,6 +287,7 @@ func (c *Core) outdate(t Token) bool {
 		c.tell(a, StopLost)
 	}
 	c.free(a)
+	c.haunt(a)
 	c.forget(a)
 	return true
 }
@@ -294,6 +300,7 @@ func (c *Core) rowMissing(t Token) {
 	}
 	c.tell(a, StopLost)
 	c.free(a)
+	c.haunt(a)
 	c.forget(a)
 }
 

@@ -24,6 +24,7 @@ type Core struct {
 	shares   *fairness.Shares
 	gates    *gates
 	costs    *costs
+	ghosts   map[ID]*ghost
 	waiting  *backlog
 	attempts *attempts
 	retries  budget
@@ -46,6 +47,7 @@ func NewCore(session SessionID, timing Timing, draw func() float64) *Core {
 		shares:   shares,
 		gates:    newGates(),
 		costs:    newCosts(),
+		ghosts:   map[ID]*ghost{},
 		waiting:  newBacklog(shares),
 		attempts: newAttempts(),
 	}
@@ -82,6 +84,8 @@ func (c *Core) Step(ev Event) {
 		c.apply(ev)
 	case PartChanged:
 		c.gates.setParts(ev.Parts)
+	case Vanished:
+		c.vanished(ev.Tokens)
 	case UsedElsewhere:
 		c.usedElsewhere(ev)
 	default:

@@ -99,6 +99,10 @@ type UsedElsewhere struct {
 	Virtual float64
 }
 
+// Vanished tells of attempts that have moved to another instance, or were thought to, and run no more. See [Core.Ghosts].
+type Vanished struct{ Tokens []Token }
+
+func (Vanished) event()        {}
 func (SettingsChanged) event() {}
 func (PartChanged) event()     {}
 func (UsedElsewhere) event()   {}

@@ -295,6 +295,12 @@ func (c *Core) regate() {
 			g.used++
 		}
 	}
+	for _, one := range c.ghosts {
+		one.gates = s.of(one.tenant, one.kind, one.limits)
+		for _, g := range one.gates {
+			g.used++
+		}
+	}
 	for _, g := range old {
 		if !s.set(g.key) {
 			g.closed, g.capped, g.rate = false, false, 0

@@ -85,6 +85,19 @@ type RunningQuery struct {
 	Limit   int
 }
 
+// StandQuery asks how tasks stand.
+type StandQuery struct {
+	Region string
+	IDs    []ID
+}
+
+// Stand is how a task stands.
+type Stand struct {
+	ID      ID
+	State   State
+	Attempt int64
+}
+
 // OrphanQuery asks for running rows of the given shards whose session is missing, or ended for longer than the grace.
 type OrphanQuery struct {
 	Region string

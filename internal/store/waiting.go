@@ -106,6 +106,16 @@ SELECT t.id, t.state, t.attempt, t.due
 FROM (SELECT $1::crdb_internal_region AS region, u.* FROM unnest($2::uuid[]) AS u (id) OFFSET 0) x
 JOIN tasks t ON t.region = x.region AND t.id = x.id`
 
+// Stand tells how tasks stand.
+func (s *Store) Stand(ctx context.Context, q scheduler.StandQuery) ([]scheduler.Stand, error) {
+	got, err := rows(ctx, s.hot, "read moved tasks", readMoved, scanMoved, q.Region, uuids(q.IDs))
+	stands := make([]scheduler.Stand, len(got))
+	for i, m := range got {
+		stands[i] = scheduler.Stand{ID: m.id, State: m.state, Attempt: m.attempt}
+	}
+	return stands, err
+}
+
 // wakeTasks makes scheduled rows ready.
 // Guard: scheduled still, the attempt that was read, its time has come, its start_by has not. The wake time is wrapped so that the
 // timed index does not fit: rows are found by primary key.

@@ -73,6 +73,7 @@ type Engine struct {
 	settings settings
 	division division
 	exchange exchange
+	ghosts   ghosts
 	hints    []Hint
 	ended    []scheduler.ID
 	// unwritten is set when an assignment could not be sent after the plan was made: the next turn writes that down.
@@ -113,6 +114,8 @@ func New(cfg Config) *Engine {
 	e.cancels = newCancels()
 	e.settings = newSettings()
 	e.division = newDivision()
+	e.ghosts = newGhosts()
+	e.setParts(nil)
 	return e
 }
 
@@ -130,6 +133,7 @@ func (e *Engine) Turn(local time.Duration, inputs []Input) []Effect {
 	if e.session.opened {
 		e.readSettings()
 		e.divide()
+		e.watchGhosts()
 		e.watchWorkers()
 		e.fireTimers()
 		e.readLanes()

@@ -41,6 +41,8 @@ type Reader interface {
 	Running(ctx context.Context, q scheduler.RunningQuery) ([]scheduler.Held, error)
 	Orphans(ctx context.Context, q scheduler.OrphanQuery) ([]scheduler.Held, error)
 	Payloads(ctx context.Context, region string, ids []scheduler.ID) ([][]byte, error)
+	// Stand tells how tasks stand, in no order; those that are not there are missing.
+	Stand(ctx context.Context, q scheduler.StandQuery) ([]scheduler.Stand, error)
 	// Settings reads what operators have set; what was read before may come again.
 	Settings(ctx context.Context, q scheduler.SettingsQuery) (scheduler.Settings, error)
 }

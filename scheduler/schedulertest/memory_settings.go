@@ -23,3 +23,16 @@ func (m *Memory) Settings(context.Context, scheduler.SettingsQuery) (scheduler.S
 	s.At = m.clock()
 	return s, nil
 }
+
+// Stand implements [engine.Reader].
+func (m *Memory) Stand(_ context.Context, q scheduler.StandQuery) ([]scheduler.Stand, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var stands []scheduler.Stand
+	for _, id := range q.IDs {
+		if t := m.tasks[scheduler.Ref{Region: q.Region, ID: id}]; t != nil {
+			stands = append(stands, scheduler.Stand{ID: id, State: t.State, Attempt: t.Attempt})
+		}
+	}
+	return stands, nil
+}

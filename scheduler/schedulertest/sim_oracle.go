@@ -38,6 +38,7 @@ const (
 func (o *oracle) carries(t *scheduler.Task, n int) {
 	for _, l := range t.Spec.Limits {
 		use := limitUse{t.Tenant, l}
+		o.s.tracef("  %s carries %s %v by session %s: %+d to %d", short(t.ID), t.Tenant, l, short(t.Session), n, o.limited[use]+n)
 		if o.limited[use] += n; o.limited[use] > simLimitSlots {
 			o.failf("limit %v has %d running rows, its cap is %d: %s", use, o.limited[use], simLimitSlots, t.Ref)
 		}
