@@ -52,6 +52,7 @@ type Spec struct {
 	Preemptible     bool              `json:"preemptible,omitempty"`
 	AllowedRegions  []string          `json:"allowed_regions,omitempty"` // default any
 	Labels          map[string]string `json:"labels,omitempty"`
+	RefuseHeld      bool              `json:"refuse_held,omitempty"` // refuse rather than join the open task that holds the unique key
 }
 
 // Attempts is the number of counted starts after which the task has failed.

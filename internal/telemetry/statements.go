@@ -10,7 +10,7 @@ import (
 
 // statementNames are the store's names for its statements. A test compares them with its source.
 var statementNames = []string{
-	"insert tasks", "read inserted tasks", "read idempotency keys", "read attached tasks", "claim tasks", "read claimed tasks", "read payloads",
+	"insert tasks", "read inserted tasks", "read idempotency keys", "read unique keys", "read attached tasks", "claim tasks", "read claimed tasks", "read payloads",
 	"end succeeded attempts", "end attempts", "read ended tasks", "attach attempts", "wake tasks", "expire tasks",
 	"read moved tasks", "cancel tasks", "read canceled tasks", "discover groups", "refill groups", "read timed rows",
 	"read running rows", "read orphaned rows", "fold starts", "renew session", "list sessions", "end session", "end expired sessions",

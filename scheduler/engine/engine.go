@@ -27,6 +27,8 @@ var (
 	ErrOutcomeUnknown = errors.New("it is not known whether the task was stored")
 	// ErrKeyReused means that the idempotency key stands for a different request. Nothing was stored.
 	ErrKeyReused = errors.New("the idempotency key was used for a different request")
+	// ErrKeyHeld means that an open task holds the unique key, and that the submission wanted no other's. Nothing was stored.
+	ErrKeyHeld = errors.New("an open task holds the unique key")
 )
 
 // Config is what an engine must be told.

@@ -182,6 +182,11 @@ func (e *Engine) settleSubmit(n *newTask, a *scheduler.Inserted) {
 		outcome.Ref, outcome.Existed = a.Existing, true
 	case scheduler.InsertKeyReused:
 		outcome.Ref, outcome.Err = a.Existing, ErrKeyReused
+	case scheduler.InsertHeld:
+		outcome.Ref, outcome.Existed = a.Existing, true
+		if n.task.Spec.RefuseHeld {
+			outcome.Existed, outcome.Err = false, ErrKeyHeld
+		}
 	default: // stored: the reference is its own
 	}
 	e.answerSubmit(n, outcome)
