@@ -243,8 +243,14 @@ func badTexts() []badInput {
 			{Kind: "email"}, {Kind: "email", DelayTolerance: durationpb.New(time.Second)},
 		}}, refusedField, "specs[1].delay_tolerance"},
 		{"one not served in a batch", many, &errandv1.SubmitTasksRequest{Specs: []*errandv1.TaskSpec{
-			{Kind: "email"}, {Kind: "email", UniqueKey: "u"},
-		}}, reasonNotYetAvailable, "specs[1].unique_key"},
+			{Kind: "email"}, {Kind: "email", Preemptible: true},
+		}}, reasonNotYetAvailable, "specs[1].preemptible"},
+		text(func(s *errandv1.TaskSpec) { s.UniqueKey = "\x00" }, "spec.unique_key"),
+		{"unique key that is empty", submit, spec(func(s *errandv1.TaskSpec) { s.UniqueKey = "" }), "", ""},
+		{"unique key of the most bytes", submit, spec(func(s *errandv1.TaskSpec) { s.UniqueKey = strings.Repeat("k", 255) }), "", ""},
+		{"unique key too long", submit, spec(func(s *errandv1.TaskSpec) { s.UniqueKey = strings.Repeat("k", 256) }), refusedField, "spec.unique_key"},
+		{"unique policy without a key", submit, spec(func(s *errandv1.TaskSpec) { s.UniquePolicy = 1 }), refusedField, "spec.unique_policy"},
+		{"unknown unique policy", submit, spec(func(s *errandv1.TaskSpec) { s.UniqueKey, s.UniquePolicy = "u", 9 }), refusedField, "spec.unique_policy"},
 	}
 }
 

@@ -66,6 +66,7 @@ var table = []row{
 	{cause: store.ErrExists, code: connect.CodeAlreadyExists, reason: "EXISTS"},
 
 	{cause: engine.ErrKeyReused, code: connect.CodeAlreadyExists, reason: "KEY_REUSED"},
+	{cause: engine.ErrKeyHeld, code: connect.CodeAlreadyExists, reason: "UNIQUE_KEY_HELD"},
 	{cause: engine.ErrBusy, code: connect.CodeUnavailable, reason: "BUSY", retryAfter: time.Second},
 	{cause: engine.ErrStopping, code: connect.CodeUnavailable, reason: "STOPPING", retryAfter: 100 * time.Millisecond},
 	{cause: engine.ErrOutcomeUnknown, code: connect.CodeUnknown, reason: "OUTCOME_UNKNOWN"},

@@ -79,6 +79,13 @@ func TestEveryFieldOfATaskIsServedOrRefused(t *testing.T) {
 		field := fields.Get(i)
 		spec := &errandv1.TaskSpec{}
 		spec.ProtoReflect().Set(field, something(spec.ProtoReflect(), field))
+		if field.Name() == "unique_policy" { // its first value is the default, and it needs the key
+			spec.UniqueKey, spec.UniquePolicy = "u", errandv1.UniquePolicy_UNIQUE_POLICY_REFUSE
+			if task, err := turned(spec); err != nil || !task.Spec.RefuseHeld {
+				t.Errorf("%s: %+v, %v", field.Name(), task.Spec, err)
+			}
+			continue
+		}
 		task, err := turned(spec)
 		switch {
 		case served["errand.v1.TaskSpec"][field.Name()] && err != nil:
