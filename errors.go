@@ -19,6 +19,8 @@ var (
 	ErrKeyReused = errors.New("errand: the idempotency key was used for a different request")
 	// ErrKeyHeld means that an open task, Error.TaskID, holds the unique key. Nothing was stored.
 	ErrKeyHeld = errors.New("errand: an open task holds the unique key")
+	// ErrNotWaiting means that the task runs already or has ended: it was not changed.
+	ErrNotWaiting = errors.New("errand: the task is not waiting")
 	// ErrOutcomeUnknown means that it is not known whether the task was stored.
 	ErrOutcomeUnknown = errors.New("errand: it is not known whether the task was stored")
 	// ErrUnavailable means that no scheduler could take the call now. Nothing was stored.
@@ -55,6 +57,8 @@ func (e *Error) Is(target error) bool {
 		return e.Reason == "KEY_REUSED"
 	case ErrKeyHeld:
 		return e.Reason == "UNIQUE_KEY_HELD"
+	case ErrNotWaiting:
+		return e.Reason == "TASK_NOT_WAITING"
 	case ErrOutcomeUnknown:
 		return e.unknown()
 	case ErrUnavailable:

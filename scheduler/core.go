@@ -61,6 +61,8 @@ func (c *Core) Step(ev Event) {
 				c.waiting.remove(w)
 			}
 		}
+	case RowChanged:
+		c.rowChanged(&ev.Row)
 	case LanesChanged:
 		c.waiting.retain(func(shard uint8) bool { return ev.Mine[shard] })
 	case Stale:

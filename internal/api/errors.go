@@ -62,6 +62,7 @@ var table = []row{
 	{cause: errReplaced, code: connect.CodeAborted, reason: "CONNECTION_REPLACED"},
 
 	{cause: store.ErrNotFound, code: connect.CodeNotFound, reason: "NOT_FOUND"},
+	{cause: scheduler.ErrNotFound, code: connect.CodeNotFound, reason: "NOT_FOUND"},
 	{cause: store.ErrSchema, code: connect.CodeUnavailable, reason: "SCHEMA_OUTDATED", message: "the store's schema is not up to date"},
 	{cause: store.ErrExists, code: connect.CodeAlreadyExists, reason: "EXISTS"},
 

@@ -14,7 +14,7 @@ var statementNames = []string{
 	"end succeeded attempts", "end attempts", "read ended tasks", "attach attempts", "wake tasks", "expire tasks",
 	"read moved tasks", "cancel tasks", "read canceled tasks", "discover groups", "refill groups", "read timed rows",
 	"read running rows", "read orphaned rows", "fold starts", "renew session", "list sessions", "end session", "end expired sessions",
-	"purge sessions", "read task", "read task states", "read attempts of", "list tasks", "create tenant", "update tenant",
+	"purge sessions", "read task", "read task states", "read task to update", "update task", "read attempts of", "list tasks", "create tenant", "update tenant",
 	"read tenant", "list tenants", "create key", "look up key", "list keys", "revoke key", "audit", "read old tasks", "purge tasks",
 }
 

@@ -164,6 +164,8 @@ func (e *Engine) take(in Input) {
 		e.withdrawSubmit(in.Ticket)
 	case CancelAsked:
 		e.cancel(in)
+	case TaskUpdated:
+		e.updated(&in.Task)
 	case LendAsked:
 		e.lend(in)
 	case LendAnswered:
