@@ -59,7 +59,10 @@ func (c *Change) times(t *Task, now time.Time) {
 	switch {
 	case c.RunAt == nil:
 	case c.RunAt.After(now):
-		t.State, t.RunAt, t.ReadyAt = Scheduled, *c.RunAt, time.Time{}
+		if t.State == Ready {
+			t.State, t.ReadyAt = Scheduled, time.Time{}
+		}
+		t.RunAt = *c.RunAt
 	case t.State == Scheduled:
 		t.State, t.RunAt, t.ReadyAt = Ready, time.Time{}, now
 	}
