@@ -162,6 +162,7 @@ type Task struct {
 	CreatedAt       time.Time
 	ReadyAt         time.Time
 	Due             time.Time
+	RunAt           time.Time // not before; zero means at once
 	StartedAt       time.Time
 	EndedAt         time.Time
 }
@@ -174,7 +175,7 @@ func taskOf(m *errandv1.Task) Task {
 		Reason: m.GetFailure().GetReason(), Message: m.GetFailure().GetMessage(), Labels: m.GetSpec().GetLabels(),
 		EffectKey: m.GetEffectKey(), Worker: m.GetWorker(), CancelRequested: m.GetCancelRequested(),
 		CreatedAt: timeOf(m.GetCreatedAt()), ReadyAt: timeOf(m.GetReadyAt()), Due: timeOf(m.GetDue()),
-		StartedAt: timeOf(m.GetStartedAt()), EndedAt: timeOf(m.GetEndedAt()),
+		RunAt: timeOf(m.GetSpec().GetRunAt()), StartedAt: timeOf(m.GetStartedAt()), EndedAt: timeOf(m.GetEndedAt()),
 	}
 }
 
