@@ -80,6 +80,10 @@ func (c *submitCmd) Run(ctx context.Context) error {
 		return c.many(ctx, client, &spec)
 	}
 	got, err := patiently(ctx, client, spec)
+	var refused *errand.Error
+	if errors.Is(err, errand.ErrKeyHeld) && errors.As(err, &refused) {
+		return fmt.Errorf("%s: %w", refused.TaskID, err)
+	}
 	if err != nil {
 		return err
 	}

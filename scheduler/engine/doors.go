@@ -47,7 +47,7 @@ func (s *Shell) Cancel(ctx context.Context, tenant, message string, ids []schedu
 }
 
 // Updated tells that a waiting task was changed in the store, and how it stands now.
-func (s *Shell) Updated(t scheduler.Task) { s.Post(TaskUpdated{Task: t}) } //nolint:gocritic // a copy of its own
+func (s *Shell) Updated(t scheduler.Task) { s.Post(TaskUpdated{Task: t}) }
 
 // Lend hands out rows that wait here, to another instance.
 func (s *Shell) Lend(ctx context.Context, room []scheduler.KindRoom, limit int) ([]scheduler.ReadyRow, error) {

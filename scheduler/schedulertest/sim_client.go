@@ -1,6 +1,7 @@
 package schedulertest
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -47,6 +48,9 @@ func (c *client) plan() {
 	}
 	for range s.rand.IntN(6) {
 		s.at(s.upTo(simTrouble), c.cancel)
+	}
+	for range s.rand.IntN(6) {
+		s.at(s.upTo(simTrouble), c.update)
 	}
 }
 
@@ -176,6 +180,33 @@ func (c *client) cancel() {
 			c.canceled[ref] = true
 		}
 	})
+}
+
+// update changes some task that is known, if it waits, and tells some instance, or nobody: the answer gets lost, or its process dies.
+func (c *client) update() {
+	s := c.s
+	if len(c.known) == 0 {
+		return
+	}
+	ref := pick(s, c.known...)
+	tier, run := pick(s, scheduler.Tiers[:]...), time.Time{}
+	change := scheduler.Change{Tier: &tier}
+	if s.chance(0.6) {
+		if s.chance(0.5) {
+			run = s.clock().Add(s.upTo(10 * time.Second))
+		}
+		change.RunAt = &run
+	}
+	t, _ := s.memory.Task(ref)
+	s.running = change
+	got, err := s.memory.UpdateTask(context.Background(), t.Tenant, ref, change)
+	s.running = nil
+	if s.tracef("somebody changes %s: %v", short(ref.ID), err); err != nil || s.chance(0.3) {
+		return
+	}
+	if in := pick(s, s.instances...); in.engine != nil {
+		in.post(engine.TaskUpdated{Task: got})
+	}
 }
 
 func (c *client) waits() bool { return c.open > 0 }
