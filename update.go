@@ -49,6 +49,8 @@ func (c *Changes) check() error {
 	switch {
 	case !c.RunAt.IsZero() && c.Delay != 0:
 		return invalid("changes.run_at", "RunAt and Delay say the same: set one of them")
+	case c.RunNow && (!c.RunAt.IsZero() || c.Delay != 0):
+		return invalid("run_now", "not together with RunAt or Delay")
 	case !c.StartBy.IsZero() && c.StartWithin != 0:
 		return invalid("changes.start_by", "StartBy and StartWithin say the same: set one of them")
 	case c.NeverLate && (!c.StartBy.IsZero() || c.StartWithin != 0):

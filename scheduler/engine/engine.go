@@ -22,8 +22,8 @@ var (
 	ErrBusy = errors.New("the scheduler is busy")
 	// ErrStopping means that this instance shuts down. Nothing was stored; ask another one.
 	ErrStopping = errors.New("the scheduler is stopping")
-	// ErrOutcomeUnknown means that the caller stopped waiting while the store had not answered: the task may or may not be
-	// stored under the id that is given with it.
+	// ErrOutcomeUnknown means that the caller stopped waiting while the store had not answered, or that the unique key was held
+	// when the store answered again: the task may or may not be stored under the id that is given with it.
 	ErrOutcomeUnknown = errors.New("it is not known whether the task was stored")
 	// ErrKeyReused means that the idempotency key stands for a different request. Nothing was stored.
 	ErrKeyReused = errors.New("the idempotency key was used for a different request")
