@@ -30,8 +30,12 @@ func TestWhatChangesAskFor(t *testing.T) {
 		t.Errorf("never useless: %v", req)
 	}
 	for _, c := range []Changes{
-		{RunAt: now, Delay: 1}, {StartBy: now, StartWithin: 1}, {StartBy: now, NeverLate: true}, {StartWithin: 1, NeverLate: true},
-		{RunNow: true, RunAt: now}, {RunNow: true, Delay: 1},
+		{RunAt: now, Delay: 1},
+		{StartBy: now, StartWithin: 1},
+		{StartBy: now, NeverLate: true},
+		{StartWithin: 1, NeverLate: true},
+		{RunNow: true, RunAt: now},
+		{RunNow: true, Delay: 1},
 	} {
 		if err := c.check(); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%+v: %v, want ErrInvalid", c, err)
