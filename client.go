@@ -79,7 +79,7 @@ func (a *authorize) set(h http.Header) { h.Set("Authorization", "Bearer "+a.key)
 type Submitted struct {
 	ID      string // the task that stands for the submission
 	State   State
-	Existed bool // its idempotency key stood for this task already: nothing new was stored
+	Existed bool // its idempotency key stood for this task already, or this open task holds its unique key: nothing new was stored
 }
 
 // Submit stores a task and returns when it is durable. Errors are of type *[Error]; ErrOutcomeUnknown means that the task may

@@ -17,6 +17,10 @@ var (
 	ErrNotFound = errors.New("errand: not found")
 	// ErrKeyReused means that the idempotency key stands for a different request. Nothing was stored.
 	ErrKeyReused = errors.New("errand: the idempotency key was used for a different request")
+	// ErrKeyHeld means that an open task, Error.TaskID, holds the unique key. Nothing was stored.
+	ErrKeyHeld = errors.New("errand: an open task holds the unique key")
+	// ErrNotWaiting means that the task runs already or has ended: it was not changed.
+	ErrNotWaiting = errors.New("errand: the task is not waiting")
 	// ErrOutcomeUnknown means that it is not known whether the task was stored.
 	ErrOutcomeUnknown = errors.New("errand: it is not known whether the task was stored")
 	// ErrUnavailable means that no scheduler could take the call now. Nothing was stored.
@@ -51,6 +55,10 @@ func (e *Error) Is(target error) bool {
 		return e.code == connect.CodeNotFound
 	case ErrKeyReused:
 		return e.Reason == "KEY_REUSED"
+	case ErrKeyHeld:
+		return e.Reason == "UNIQUE_KEY_HELD"
+	case ErrNotWaiting:
+		return e.Reason == "TASK_NOT_WAITING"
 	case ErrOutcomeUnknown:
 		return e.unknown()
 	case ErrUnavailable:

@@ -66,6 +66,25 @@ func ExampleClient_Cancel() {
 	}
 }
 
+func ExampleClient_Submit_unique() {
+	ctx := context.Background()
+	got, err := client.Submit(ctx, errand.Spec{Kind: "report", UniqueKey: "report-of-customer-7"})
+	if err == nil && got.Existed {
+		fmt.Println("somebody has asked already:", got.ID, got.State)
+	}
+}
+
+func ExampleClient_Update() {
+	ctx := context.Background()
+	task, err := client.Update(ctx, "local.1m0t4cgy2jqgy4002b6x9ymmww", errand.Changes{Tier: errand.Urgent, RunNow: true})
+	switch {
+	case errors.Is(err, errand.ErrNotWaiting):
+		fmt.Println("too late: it runs, or has ended")
+	case err == nil:
+		fmt.Println("due", task.Due)
+	}
+}
+
 func ExampleError() {
 	ctx := context.Background()
 	_, err := client.Submit(ctx, errand.Spec{Kind: "charge", IdempotencyKey: "order-17"})

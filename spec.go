@@ -68,6 +68,10 @@ type Spec struct {
 	// IdempotencyKey makes the submission happen once, however often it is sent. With one the SDK sends again by itself when
 	// it does not know what became of a submission.
 	IdempotencyKey string
+	// UniqueKey lets at most one open task of the tenant have it, in all regions; at most 255 bytes. While one is open, a submission
+	// gets that task (Submitted.Existed), or with RefuseHeld an error that is ErrKeyHeld. It says nothing of tasks that have ended.
+	UniqueKey  string
+	RefuseHeld bool
 	// Exclusive says that a handler must have stopped before another attempt may start.
 	Exclusive bool
 }
@@ -85,6 +89,8 @@ func (s *Spec) check(field string) error {
 	switch {
 	case !s.RunAt.IsZero() && s.Delay != 0:
 		return invalid(field+".run_at", "RunAt and Delay say the same: set one of them")
+	case s.RefuseHeld && s.UniqueKey == "":
+		return invalid(field+".unique_policy", "RefuseHeld says nothing without a UniqueKey")
 	case !s.StartBy.IsZero() && s.StartWithin != 0:
 		return invalid(field+".start_by", "StartBy and StartWithin say the same: set one of them")
 	}
@@ -94,7 +100,10 @@ func (s *Spec) check(field string) error {
 func (s *Spec) message() *errandv1.TaskSpec {
 	m := &errandv1.TaskSpec{
 		Kind: s.Kind, Payload: s.Payload, ContentType: s.ContentType, Labels: s.Labels, Tier: errandv1.Tier(s.Tier),
-		IdempotencyKey: s.IdempotencyKey, Exclusive: s.Exclusive,
+		IdempotencyKey: s.IdempotencyKey, UniqueKey: s.UniqueKey, Exclusive: s.Exclusive,
+	}
+	if s.RefuseHeld {
+		m.UniquePolicy = errandv1.UniquePolicy_UNIQUE_POLICY_REFUSE
 	}
 	if s.DelayTolerance != 0 {
 		m.DelayTolerance = durationpb.New(s.DelayTolerance)
@@ -153,6 +162,7 @@ type Task struct {
 	CreatedAt       time.Time
 	ReadyAt         time.Time
 	Due             time.Time
+	RunAt           time.Time // not before; zero means at once
 	StartedAt       time.Time
 	EndedAt         time.Time
 }
@@ -165,7 +175,7 @@ func taskOf(m *errandv1.Task) Task {
 		Reason: m.GetFailure().GetReason(), Message: m.GetFailure().GetMessage(), Labels: m.GetSpec().GetLabels(),
 		EffectKey: m.GetEffectKey(), Worker: m.GetWorker(), CancelRequested: m.GetCancelRequested(),
 		CreatedAt: timeOf(m.GetCreatedAt()), ReadyAt: timeOf(m.GetReadyAt()), Due: timeOf(m.GetDue()),
-		StartedAt: timeOf(m.GetStartedAt()), EndedAt: timeOf(m.GetEndedAt()),
+		RunAt: timeOf(m.GetSpec().GetRunAt()), StartedAt: timeOf(m.GetStartedAt()), EndedAt: timeOf(m.GetEndedAt()),
 	}
 }
 

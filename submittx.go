@@ -6,10 +6,13 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/proto"
@@ -35,7 +38,9 @@ var kindPattern = regexp.MustCompile(`^[a-z][a-z0-9._-]{0,62}$`)
 // task is there when, and only when, the transaction commits. It returns the task's handle.
 //
 // It is never urgent: schedulers find it when they look at their lanes next, within some seconds. With an idempotency key that
-// stands for a task already, nothing is stored and Existed is set; a key of another request is ErrKeyReused.
+// stands for a task already, nothing is stored and Existed is set; a key of another request is ErrKeyReused. So it is with a unique key
+// that an open task holds, or the error is ErrKeyHeld when the spec says RefuseHeld; while another transaction that submits the same
+// key is open, the call waits for its end. A rollback frees both keys.
 func SubmitTx(ctx context.Context, tx pgx.Tx, scope TxScope, spec Spec) (Submitted, error) {
 	if err := checkTx(scope, &spec); err != nil {
 		return Submitted{}, err
@@ -44,29 +49,64 @@ func SubmitTx(ctx context.Context, tx pgx.Tx, scope TxScope, spec Spec) (Submitt
 	if err != nil {
 		return Submitted{}, err
 	}
-	args, state, err := insertArgs(scope, &spec, id)
+	b, err := newTxInsert(scope, &spec, id)
 	if err != nil {
 		return Submitted{}, err
 	}
-	sql := txsql.InsertTasks
-	if spec.IdempotencyKey != "" {
-		sql = txsql.InsertKeyedTasks
+	for range txTriesMax {
+		got, err := b.submit(ctx, tx, scope, &spec)
+		if got.ID != "" || err != nil {
+			return got, err
+		}
 	}
-	rows, err := tx.Query(ctx, sql, args...)
-	if err != nil {
+	return Submitted{}, fmt.Errorf("%w: the holders of the unique key end as fast as they are looked at", ErrUnavailable)
+}
+
+// txTriesMax bounds how often a task is tried whose unique key was held by one that has ended when it is looked at.
+const txTriesMax = 3
+
+// txInsert is the one task of a transactional submit.
+type txInsert struct {
+	*txsql.Batch
+	id    [16]byte
+	state State
+}
+
+// submit executes the insert once. It names no task when whatever was in its way is gone.
+func (b *txInsert) submit(ctx context.Context, tx pgx.Tx, scope TxScope, spec *Spec) (Submitted, error) {
+	failed := func(err error) (Submitted, error) {
 		return Submitted{}, fmt.Errorf("errand: submit in a transaction: %w", err)
+	}
+	rows, err := tx.Query(ctx, b.Insert(), b.Args(scope.Region, [16]byte{}, b.id)...)
+	if err != nil {
+		return failed(err)
 	}
 	stored := 0
 	for rows.Next() {
 		stored++
 	}
 	if err := rows.Err(); err != nil {
-		return Submitted{}, fmt.Errorf("errand: submit in a transaction: %w", err)
+		return failed(err)
 	}
 	if stored == 1 {
-		return Submitted{ID: handle(scope.Region, id), State: state}, nil
+		return Submitted{ID: handle(scope.Region, b.id), State: b.state}, nil
 	}
-	return standingTx(ctx, tx, scope, &spec)
+	if len(b.Keys) > 0 && len(b.Uniques) > 0 {
+		if _, err := tx.Exec(ctx, txsql.DropUnusedKeys, scope.Region, []string{scope.Tenant}, b.Keys, b.IDs); err != nil {
+			return failed(err)
+		}
+	}
+	got, err := standingTx(ctx, tx, scope, spec)
+	if errors.Is(err, pgx.ErrNoRows) && spec.UniqueKey != "" {
+		got, err = holderTx(ctx, tx, scope, spec)
+	}
+	switch {
+	case errors.Is(err, pgx.ErrNoRows) && spec.UniqueKey != "":
+		return Submitted{}, nil
+	case err != nil && !errors.Is(err, ErrKeyReused) && !errors.Is(err, ErrKeyHeld):
+		return failed(err)
+	}
+	return got, err
 }
 
 // readKey tells which task an idempotency key stands for.
@@ -82,11 +122,29 @@ func standingTx(ctx context.Context, tx pgx.Tx, scope TxScope, spec *Spec) (Subm
 	var state int16
 	err := tx.QueryRow(ctx, readKey, scope.Region, scope.Tenant, spec.IdempotencyKey).Scan(&print, &region, &id, &state)
 	if err != nil {
-		return Submitted{}, fmt.Errorf("errand: submit in a transaction: %w", err)
+		return Submitted{}, err
 	}
 	got := Submitted{ID: handle(region, id), State: State(state), Existed: true}
 	if string(print) != string(fingerprint(spec)) {
 		return got, fmt.Errorf("%w: it stands for %s", ErrKeyReused, got.ID)
+	}
+	return got, nil
+}
+
+func holderTx(ctx context.Context, tx pgx.Tx, scope TxScope, spec *Spec) (Submitted, error) {
+	var tenant, key, region string
+	var id [16]byte
+	var state int16
+	var print []byte
+	err := tx.QueryRow(ctx, txsql.ReadHolders, scope.Region, []string{scope.Tenant}, []string{spec.UniqueKey}).
+		Scan(&tenant, &key, &region, &id, &state, &print)
+	if err != nil {
+		return Submitted{}, err
+	}
+	got := Submitted{ID: handle(region, id), State: State(state), Existed: true}
+	if spec.RefuseHeld {
+		got.Existed = false
+		return got, fmt.Errorf("%w: it is %s", ErrKeyHeld, got.ID)
 	}
 	return got, nil
 }
@@ -109,12 +167,18 @@ func checkTx(scope TxScope, spec *Spec) error {
 		return bad("Tier", "a task in a transaction cannot be urgent: submit it after the commit")
 	case spec.Tier < 0 || spec.Tier > Deferrable:
 		return bad("Tier", "unknown")
-	case len(spec.IdempotencyKey) > txKeyMax:
-		return bad("IdempotencyKey", "at most 255 bytes")
+	case !storableKey(spec.IdempotencyKey):
+		return bad("IdempotencyKey", "at most 255 bytes of UTF-8 without NUL")
+	case !storableKey(spec.UniqueKey):
+		return bad("UniqueKey", "at most 255 bytes of UTF-8 without NUL")
 	case spec.DelayTolerance < 0 || spec.Delay < 0 || spec.StartWithin < 0 || spec.AttemptTimeout < 0 || spec.MaxAttempts < 0:
 		return bad("Spec", "no time or number may be negative")
 	}
 	return nil
+}
+
+func storableKey(key string) bool {
+	return len(key) <= txKeyMax && utf8.ValidString(key) && !strings.ContainsRune(key, 0)
 }
 
 // storedSpec is the form in which the store keeps what few tasks set.
@@ -125,6 +189,7 @@ type storedSpec struct {
 	Retry           *storedRetry      `json:"retry,omitempty"`
 	Exclusive       bool              `json:"exclusive,omitempty"`
 	Labels          map[string]string `json:"labels,omitempty"`
+	RefuseHeld      bool              `json:"refuse_held,omitempty"`
 }
 
 type storedRetry struct {
@@ -136,20 +201,20 @@ type storedRetry struct {
 
 var defaultTolerance = map[Tier]time.Duration{Standard: time.Minute, Deferrable: 24 * time.Hour}
 
-func insertArgs(scope TxScope, spec *Spec, id [16]byte) ([]any, State, error) {
+func newTxInsert(scope TxScope, spec *Spec, id [16]byte) (*txInsert, error) {
 	stored := storedSpec{
 		AttemptTimeout: spec.AttemptTimeout, MaxAttempts: spec.MaxAttempts, MaxWorkerLosses: spec.MaxWorkerLosses,
-		Exclusive: spec.Exclusive, Labels: spec.Labels,
+		Exclusive: spec.Exclusive, Labels: spec.Labels, RefuseHeld: spec.RefuseHeld,
 	}
 	if r := spec.Retry; r.Initial != 0 || r.Max != 0 || r.Multiplier != 0 || len(r.NonRetryable) > 0 {
 		if math.IsNaN(r.Multiplier) || math.IsInf(r.Multiplier, 0) {
-			return nil, 0, fmt.Errorf("%w: Retry.Multiplier: must be a finite number", ErrInvalid)
+			return nil, fmt.Errorf("%w: Retry.Multiplier: must be a finite number", ErrInvalid)
 		}
 		stored.Retry = &storedRetry{r.Initial, r.Max, r.Multiplier, r.NonRetryable}
 	}
 	raw, err := json.Marshal(stored)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	specText := string(raw)
 	if specText == "{}" {
@@ -180,7 +245,10 @@ func insertArgs(scope TxScope, spec *Spec, id [16]byte) ([]any, State, error) {
 	if spec.IdempotencyKey != "" {
 		b.Keys, b.Prints = []string{spec.IdempotencyKey}, [][]byte{fingerprint(spec)}
 	}
-	return b.Args(scope.Region, [16]byte{}, id), state, nil
+	if spec.UniqueKey != "" {
+		b.Uniques = []string{spec.UniqueKey}
+	}
+	return &txInsert{b, id, state}, nil
 }
 
 // moment is a time that is given, or counted from now; zero for neither.

@@ -56,7 +56,7 @@ func newBacklog(shares *fairness.Shares) *backlog {
 // It tells whether the row is here now.
 func (b *backlog) add(r *ReadyRow, now time.Time) (added, here bool) {
 	if w := b.rows[r.ID]; w != nil {
-		if w.attempt >= r.Attempt {
+		if w.attempt > r.Attempt || (w.attempt == r.Attempt && w.buffer.key.tier == r.Tier) {
 			if w.attempt == r.Attempt && r.State == Ready {
 				w.state = Ready // its time has come, or it was ready all along
 			}

@@ -74,6 +74,8 @@ func (c *Core) Step(ev Event) {
 				c.waiting.remove(w, c.now)
 			}
 		}
+	case RowChanged:
+		c.rowChanged(&ev.Row)
 	case LanesChanged:
 		c.waiting.retain(func(shard uint8) bool { return ev.Mine[shard] }, c.now)
 	case Stale:

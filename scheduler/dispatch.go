@@ -26,6 +26,19 @@ func (c *Core) offer(r *ReadyRow) bool {
 	return added
 }
 
+// rowChanged has a row that is buffered take its new place. What is known of a later attempt is newer.
+func (c *Core) rowChanged(r *ReadyRow) {
+	if w := c.waiting.rows[r.ID]; w != nil {
+		if w.attempt > r.Attempt {
+			return
+		}
+		c.waiting.remove(w, c.now)
+	}
+	if r.State == Ready {
+		c.offer(r)
+	}
+}
+
 func groupKeyOf(r *ReadyRow) BufferKey {
 	return BufferKey{Tenant: r.Tenant, Tier: r.Tier, Class: r.Class.Hash()}
 }

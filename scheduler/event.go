@@ -28,6 +28,9 @@ type Discovered struct{ Keys []BufferKey }
 // RowsGone tells that waiting rows have ended (expired, canceled) or are lent to somebody.
 type RowsGone struct{ IDs []ID }
 
+// RowChanged tells that somebody has changed a waiting row, and how it stands now. A row that is not ready any more is forgotten.
+type RowChanged struct{ Row ReadyRow }
+
 // LanesChanged tells which shards this instance serves now.
 type LanesChanged struct{ Mine [256]bool }
 
@@ -111,6 +114,7 @@ func (Refilled) event()        {}
 func (RefillFailed) event()    {}
 func (Discovered) event()      {}
 func (RowsGone) event()        {}
+func (RowChanged) event()      {}
 func (LanesChanged) event()    {}
 func (WorkerJoined) event()    {}
 func (WorkerDraining) event()  {}

@@ -69,6 +69,27 @@ func (t Task) Expire(now time.Time) (Task, error) {
 	return t.end(Expired, now, &Failure{Reason: ReasonExpired}), nil
 }
 
+// Update changes what a waiting task was submitted with. A task that would never run, or could not wait as its tier must, is
+// refused with a [BadChange]. Blocked tasks have no time of their own yet and are not changed.
+func (t Task) Update(c *Change, now time.Time) (Task, error) {
+	switch {
+	case t.State != Scheduled && t.State != Ready:
+		return t, fmt.Errorf("update %s: %w", t.Ref, ErrNotWaiting)
+	case t.pastStartBy(now): // it will expire, and is never run
+		return t, fmt.Errorf("update %s: %w", t.Ref, ErrTooLate)
+	}
+	next := t
+	c.tiers(&next)
+	c.times(&next, now)
+	if err := c.check(&next, now); err != nil {
+		return t, fmt.Errorf("update %s: %w", t.Ref, err)
+	}
+	if c.SetLabels {
+		next.Spec.Labels = c.Labels
+	}
+	return next, nil
+}
+
 // Cancel ends a waiting task at once; of a running one it writes down the wish, which every later arrow obeys.
 func (t Task) Cancel(message string, now time.Time) (Task, error) {
 	switch {
@@ -131,10 +152,7 @@ func (t Task) moveTo(e *Ending, now time.Time) (Task, error) {
 	case Scheduled: // a retry or a snooze gets a new due
 		t.RunAt = now.Add(e.Delay)
 		t.Due = t.RunAt.Add(t.Tolerance)
-		t.WakeAt = t.RunAt
-		if !t.StartBy.IsZero() && t.StartBy.Before(t.WakeAt) {
-			t.WakeAt = t.StartBy
-		}
+		t.WakeAt = t.firstWake()
 	default:
 		return t, fmt.Errorf("end %s as %v: %w", t.Ref, to, ErrNoSuchEnd)
 	}
@@ -147,6 +165,14 @@ func (t Task) moveTo(e *Ending, now time.Time) (Task, error) {
 func (t Task) end(to State, now time.Time, why *Failure) Task {
 	t.State, t.EndedAt, t.WakeAt, t.Failure = to, now, time.Time{}, why
 	return t
+}
+
+// firstWake is when a task that waits for run_at must be looked at.
+func (t *Task) firstWake() time.Time {
+	if !t.StartBy.IsZero() && t.StartBy.Before(t.RunAt) {
+		return t.StartBy
+	}
+	return t.RunAt
 }
 
 func (t *Task) pastStartBy(now time.Time) bool { return !t.StartBy.IsZero() && !t.StartBy.After(now) }

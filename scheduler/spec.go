@@ -52,7 +52,8 @@ type Spec struct {
 	Preemptible     bool              `json:"preemptible,omitempty"`
 	AllowedRegions  []string          `json:"allowed_regions,omitempty"` // default any
 	Labels          map[string]string `json:"labels,omitempty"`
-	Limits          []LimitKey        `json:"limits,omitempty"` // named limits that a start must pass, sorted
+	Limits          []LimitKey        `json:"limits,omitempty"`      // named limits that a start must pass, sorted
+	RefuseHeld      bool              `json:"refuse_held,omitempty"` // refuse rather than join the open task that holds the unique key
 }
 
 // Attempts is the number of counted starts after which the task has failed.

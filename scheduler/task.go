@@ -40,6 +40,7 @@ type Task struct {
 
 	IdempotencyKey string // one task per tenant and key, in all regions
 	Fingerprint    []byte // hash of the request the key stands for
+	UniqueKey      string // at most one open task per tenant and key, in all regions; empty for none
 	EffectKey      ID     // the first task of a redrive chain; its own ID by default
 	TraceParent    string // W3C trace context of the submitter
 }

@@ -30,14 +30,15 @@ const (
 	InsertStored     InsertVerdict = iota + 1 // the task stands as given, by this execution or an earlier one
 	InsertDuplicate                           // its idempotency key already stands for the task named by Existing
 	InsertKeyReused                           // its idempotency key stands for a different request
-	InsertNotStarted                          // an eager start, and the session has ended: nothing stored
+	InsertNotStarted                          // nothing stored, and worth another try: an eager start whose session has ended, a key just freed
+	InsertHeld                                // its unique key is held by the open task named by Existing: nothing stored
 )
 
 // Inserted is the answer for one task.
 type Inserted struct {
 	ID       ID
 	Verdict  InsertVerdict
-	Existing Ref       // for InsertDuplicate and InsertKeyReused
+	Existing Ref       // for InsertDuplicate, InsertKeyReused and InsertHeld
 	State    State     // where the task stands now
 	At       time.Time // created_at
 }

@@ -64,6 +64,16 @@ func TestTaskCommands(t *testing.T) {
 		{"wait for an ended one", []string{"wait", id}, 0, "succeeded"},
 		{"wait for one that never ends", []string{"submit", "nobody", "-o", "json"}, 0, `"task_id"`},
 		{"cancel an ended one", []string{"cancel", id}, exitEndedBadly, "succeeded"},
+		{"one of a unique key", []string{"submit", "nobody", "--unique-key", "u", "-o", "json"}, 0, `"existed": false`},
+		{"the second of it", []string{"submit", "nobody", "--unique-key", "u", "-o", "json"}, 0, `"existed": true`},
+		{"the second refused", []string{"submit", "nobody", "--unique-key", "u", "--refuse-held"}, exitFailed, "an open task holds the unique key"},
+		{"refused for no key", []string{"submit", "nobody", "--refuse-held"}, exitUsage, "--unique-key"},
+		{"a unique key of many", []string{"submit", "nobody", "--many", "x", "--unique-key", "u"}, exitUsage, "--many"},
+		{"update an ended one", []string{"update", id, "--tier", "urgent"}, exitFailed, "the task is not waiting"},
+		{"update nothing", []string{"update", id}, exitUsage, "say what to change"},
+		{"update twice the same", []string{"update", id, "--run-now", "--delay", "1h"}, exitUsage, "give one of them"},
+		{"update to no time", []string{"update", id, "--run-at", "tomorrow"}, exitUsage, "--run-at"},
+		{"update no task", []string{"update", "local.0000000000000000000000000w", "--run-now"}, exitNotFound, "there is no such task"},
 		{"list", []string{"list", "--state", "failed"}, 0, "no_luck"},
 		{"list some", []string{"list", "--label", "a=b", "-o", "json"}, 0, `"kind": "echo"`},
 		{"only the result", []string{"get", id, "--result"}, 0, "hi"},
@@ -89,6 +99,14 @@ func TestTaskCommands(t *testing.T) {
 	}
 	if out, errs, code := d.command(t, d.cfg.Key, "wait", open.TaskID, "--timeout", "300ms"); code != exitTimeout || !strings.Contains(errs, "still ready") {
 		t.Errorf("a wait that is too long: exit %d: %s%s", code, out, errs)
+	}
+	if out, errs, code := d.command(t, d.cfg.Key, "update", open.TaskID, "--tier", "deferrable", "--delay", "1h", "--label", "a=b"); code != 0 ||
+		!strings.Contains(out, "scheduled  deferrable  in ") {
+		t.Errorf("update: exit %d: %s%s", code, out, errs)
+	}
+	if out, errs, code := d.command(t, d.cfg.Key, "update", open.TaskID, "--run-now", "-o", "json"); code != 0 || !strings.Contains(out, `"state": "ready"`) ||
+		!strings.Contains(out, `"a": "b"`) {
+		t.Errorf("update to now: exit %d: %s%s", code, out, errs)
 	}
 	if out, errs, code := d.command(t, d.cfg.Key, "cancel", open.TaskID, "--reason", "enough"); code != 0 || !strings.Contains(out, "canceled") {
 		t.Errorf("cancel: exit %d: %s%s", code, out, errs)

@@ -210,6 +210,9 @@ func values(v *kong.Value, prefix string) []suggestion {
 	}
 	var found []suggestion
 	for _, word := range v.EnumSlice() {
+		if word == "" { // the flag may be left out
+			continue
+		}
 		found = append(found, suggestion{prefix + word, ""})
 	}
 	return found

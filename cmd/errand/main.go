@@ -30,6 +30,7 @@ type cli struct {
 	Wait   waitCmd   `cmd:"" help:"Wait for tasks to end."`
 	Watch  watchCmd  `cmd:"" help:"Tell what becomes of tasks, as it happens."`
 	List   listCmd   `cmd:"" help:"List tasks, newest first."`
+	Update updateCmd `cmd:"" help:"Change a task that waits."`
 	Cancel cancelCmd `cmd:"" help:"Cancel a task."`
 
 	Tenant  tenantCmd  `cmd:"" help:"Create and list tenants."`

@@ -38,6 +38,8 @@ type specLine struct {
 	MaxAttempts     *int              `json:"max_attempts"`
 	MaxWorkerLosses *int              `json:"max_worker_losses"`
 	IdempotencyKey  string            `json:"idempotency_key"`
+	UniqueKey       *string           `json:"unique_key"`
+	RefuseHeld      *bool             `json:"refuse_held"`
 	Exclusive       *bool             `json:"exclusive"`
 }
 
@@ -86,6 +88,9 @@ func parseSpec(line []byte, defaults *errand.Spec) (errand.Spec, error) {
 	set(&spec.MaxAttempts, l.MaxAttempts)
 	set(&spec.MaxWorkerLosses, l.MaxWorkerLosses)
 	set(&spec.Exclusive, l.Exclusive)
+	set(&spec.UniqueKey, l.UniqueKey)
+	set(&spec.RefuseHeld, l.RefuseHeld)
+	spec.RefuseHeld = spec.RefuseHeld && spec.UniqueKey != "" // the command line's is for the lines that have a key
 	if len(l.Labels) > 0 {
 		spec.Labels = maps.Clone(defaults.Labels)
 		if spec.Labels == nil {

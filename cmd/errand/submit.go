@@ -26,6 +26,8 @@ type submitCmd struct {
 	Timeout        time.Duration     `help:"The execution cap of one attempt. Default 1h." env:"-"`
 	MaxAttempts    int               `help:"Most starts that count. Default 5." env:"-"`
 	IdempotencyKey string            `help:"Submissions with the same key are stored once." env:"-"`
+	UniqueKey      string            `help:"At most one open task has it; while there is one, that task is the answer." env:"-"`
+	RefuseHeld     bool              `help:"With --unique-key: fail while an open task has it." env:"-"`
 	Exclusive      bool              `help:"A handler must have stopped before another attempt may start." env:"-"`
 	Wait           bool              `help:"Wait for the task to end." env:"-"`
 	clientSettings
@@ -54,6 +56,10 @@ func (c *submitCmd) Validate() error {
 		return errors.New("--wait is for one task; the handles that --many -o json prints can be given to errand wait")
 	case c.Many != "" && c.IdempotencyKey != "":
 		return errors.New("--idempotency-key is for one task; with --many every line has its own idempotency_key")
+	case c.Many != "" && c.UniqueKey != "":
+		return errors.New("--unique-key is for one task; with --many every line has its own unique_key")
+	case c.RefuseHeld && c.UniqueKey == "" && c.Many == "":
+		return errors.New("--refuse-held is for --unique-key")
 	case c.Many == "-" && c.Payload == "-":
 		return errors.New("standard input is either the payload or what --many reads")
 	}
@@ -74,6 +80,10 @@ func (c *submitCmd) Run(ctx context.Context) error {
 		return c.many(ctx, client, &spec)
 	}
 	got, err := patiently(ctx, client, spec)
+	var refused *errand.Error
+	if errors.Is(err, errand.ErrKeyHeld) && errors.As(err, &refused) {
+		return fmt.Errorf("%s: %w", refused.TaskID, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -113,7 +123,7 @@ func (c *submitCmd) spec() (errand.Spec, error) {
 	return errand.Spec{
 		Kind: c.Kind, Payload: payload, ContentType: c.ContentType, Labels: c.Label, Tier: tiers[c.Tier],
 		DelayTolerance: c.DelayTolerance, Delay: c.Delay, StartWithin: c.StartWithin, AttemptTimeout: c.Timeout, MaxAttempts: c.MaxAttempts, IdempotencyKey: c.IdempotencyKey,
-		Exclusive: c.Exclusive,
+		UniqueKey: c.UniqueKey, RefuseHeld: c.RefuseHeld, Exclusive: c.Exclusive,
 	}, nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/errandhq/errand/internal/store"
@@ -243,8 +244,14 @@ func badTexts() []badInput {
 			{Kind: "email"}, {Kind: "email", DelayTolerance: durationpb.New(time.Second)},
 		}}, refusedField, "specs[1].delay_tolerance"},
 		{"one not served in a batch", many, &errandv1.SubmitTasksRequest{Specs: []*errandv1.TaskSpec{
-			{Kind: "email"}, {Kind: "email", UniqueKey: "u"},
-		}}, reasonNotYetAvailable, "specs[1].unique_key"},
+			{Kind: "email"}, {Kind: "email", Preemptible: true},
+		}}, reasonNotYetAvailable, "specs[1].preemptible"},
+		text(func(s *errandv1.TaskSpec) { s.UniqueKey = "\x00" }, "spec.unique_key"),
+		{"unique key that is empty", submit, spec(func(s *errandv1.TaskSpec) { s.UniqueKey = "" }), "", ""},
+		{"unique key of the most bytes", submit, spec(func(s *errandv1.TaskSpec) { s.UniqueKey = strings.Repeat("k", 255) }), "", ""},
+		{"unique key too long", submit, spec(func(s *errandv1.TaskSpec) { s.UniqueKey = strings.Repeat("k", 256) }), refusedField, "spec.unique_key"},
+		{"unique policy without a key", submit, spec(func(s *errandv1.TaskSpec) { s.UniquePolicy = 1 }), refusedField, "spec.unique_policy"},
+		{"unknown unique policy", submit, spec(func(s *errandv1.TaskSpec) { s.UniqueKey, s.UniquePolicy = "u", 9 }), refusedField, "spec.unique_policy"},
 	}
 }
 
@@ -269,6 +276,7 @@ func badNames(e *edge) []badInput {
 		cases = append(cases,
 			badInput{h.name, "TaskService/GetTask", &errandv1.GetTaskRequest{TaskId: h.id}, h.reason, h.field},
 			badInput{h.name, "TaskService/WaitTask", &errandv1.WaitTaskRequest{TaskId: h.id}, h.reason, h.field},
+			badInput{h.name, "TaskService/UpdateTask", &errandv1.UpdateTaskRequest{TaskId: h.id, RunNow: true}, h.reason, h.field},
 			badInput{h.name, "TaskService/CancelTask", &errandv1.CancelTaskRequest{TaskId: h.id}, h.reason, h.field})
 	}
 	cases = append(cases,
@@ -356,7 +364,7 @@ func (e *edge) submitAs(key string) string {
 
 var codeOfReason = map[string]string{
 	refusedField: "invalid_argument", reasonNotYetAvailable: "unimplemented", reasonMalformed: "invalid_argument",
-	"TASK_NOT_FOUND": "not_found", "TENANT_NOT_FOUND": "not_found", "KEY_NOT_FOUND": "not_found", "WORKER_NOT_FOUND": "not_found",
+	"TASK_NOT_WAITING": "failed_precondition", "TASK_NOT_FOUND": "not_found", "TENANT_NOT_FOUND": "not_found", "KEY_NOT_FOUND": "not_found", "WORKER_NOT_FOUND": "not_found",
 	"TENANT_EXISTS": "already_exists",
 }
 
@@ -370,6 +378,7 @@ func TestBadInput(t *testing.T) {
 	cases = append(cases, badNames(e)...)
 	cases = append(cases, badOperators()...)
 	cases = append(cases, badPolls()...)
+	cases = append(cases, badChanges(e)...)
 	covered := map[string]bool{}
 	for _, c := range cases {
 		covered[strings.ReplaceAll(c.rpc, "/", ".")] = true
@@ -462,5 +471,55 @@ func TestMessagesAreBounded(t *testing.T) {
 	got = e.post("/grpc.health.v1.Health/Check", "", "application/proto", make([]byte, probeBytesMax+1))
 	if got.code != "resource_exhausted" {
 		t.Errorf("a probe of more than %d bytes: %s", probeBytesMax, got)
+	}
+}
+
+// badChanges are what a waiting task cannot take. Tasks of the kind fax run nowhere.
+func badChanges(e *edge) []badInput {
+	const rpc = "TaskService/UpdateTask"
+	waiting := e.submit(&errandv1.TaskSpec{Kind: "fax", Start: &errandv1.TaskSpec_Delay{Delay: durationpb.New(time.Hour)}}).GetTaskId()
+	ended := e.submit(&errandv1.TaskSpec{Kind: "fax"}).GetTaskId()
+	if _, err := e.tasks(e.acme).CancelTask(e.t.Context(), &errandv1.CancelTaskRequest{TaskId: ended}); err != nil {
+		e.t.Fatal(err)
+	}
+	change := func(c *errandv1.TaskChanges, mask ...string) proto.Message {
+		return &errandv1.UpdateTaskRequest{TaskId: waiting, Changes: c, UpdateMask: &fieldmaskpb.FieldMask{Paths: mask}}
+	}
+	within := func(d time.Duration) *errandv1.TaskChanges {
+		return &errandv1.TaskChanges{Useless: &errandv1.TaskChanges_StartWithin{StartWithin: durationpb.New(d)}}
+	}
+	startBy := func(at *timestamppb.Timestamp) *errandv1.TaskChanges {
+		return &errandv1.TaskChanges{Useless: &errandv1.TaskChanges_StartBy{StartBy: at}}
+	}
+	runAt := func(at *timestamppb.Timestamp) *errandv1.TaskChanges {
+		return &errandv1.TaskChanges{Start: &errandv1.TaskChanges_RunAt{RunAt: at}}
+	}
+	tolerance := func(tier errandv1.Tier, d time.Duration) *errandv1.TaskChanges {
+		return &errandv1.TaskChanges{Tier: tier, DelayTolerance: durationpb.New(d)}
+	}
+	return []badInput{
+		{"nothing", rpc, change(nil), refusedField, "changes"},
+		{"nothing, named by the mask", rpc, change(nil, "delay_tolerance"), refusedField, "changes.delay_tolerance"},
+		{"a field that there is not", rpc, change(&errandv1.TaskChanges{Tier: 1}, "kind"), refusedField, "update_mask"},
+		{"preferences", rpc, change(&errandv1.TaskChanges{Preferences: []*errandv1.Preference{{Weight: 1, Selector: &errandv1.Selector{Key: "a", Operator: 1, Values: []string{"b"}}}}}), reasonNotYetAvailable, "changes.preferences"},
+		{"preferences by the mask", rpc, change(nil, "preferences"), reasonNotYetAvailable, "changes.preferences"},
+		{"unknown tier", rpc, change(&errandv1.TaskChanges{Tier: 9}), refusedField, "changes.tier"},
+		{"too little tolerance", rpc, change(tolerance(0, 10*time.Second-1)), refusedField, "changes.delay_tolerance"},
+		{"too little for another tier", rpc, change(tolerance(3, time.Minute)), refusedField, "changes.delay_tolerance"},
+		{"too much tolerance", rpc, change(tolerance(0, 31*24*time.Hour)), refusedField, "changes.delay_tolerance"},
+		{"start_by that is past", rpc, change(startBy(timestamppb.New(time.Now().Add(-time.Minute)))), refusedField, "changes.start_by"},
+		{"start_by of zero", rpc, change(startBy(&timestamppb.Timestamp{})), refusedField, "changes.start_by"},
+		{"start_by of the year 10000", rpc, change(startBy(year(10000))), refusedField, "changes.start_by"},
+		{"start_within of 0", rpc, change(within(0)), refusedField, "changes.start_within"},
+		{"start_within before run_at", rpc, change(within(time.Minute)), refusedField, "changes.start_within"},
+		{"run_at of 1969", rpc, change(runAt(year(1969))), refusedField, "changes.run_at"},
+		{"run_at of the year 9999", rpc, change(runAt(year(9999))), refusedField, "changes.run_at"},
+		{"label with NUL", rpc, change(&errandv1.TaskChanges{Labels: map[string]string{"a": "\x00"}}), refusedField, "changes.labels"},
+		{"too many labels", rpc, change(&errandv1.TaskChanges{Labels: manyLabels(33, 1)}), refusedField, "changes.labels"},
+		{"now and later", rpc, &errandv1.UpdateTaskRequest{TaskId: waiting, RunNow: true, Changes: runAt(year(2100))}, refusedField, "run_now"},
+		{"now and later by the mask", rpc, &errandv1.UpdateTaskRequest{TaskId: waiting, RunNow: true, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"delay"}}}, refusedField, "run_now"},
+		{"one that has ended", rpc, &errandv1.UpdateTaskRequest{TaskId: ended, RunNow: true}, "TASK_NOT_WAITING", ""},
+		{"run_at at the last moment", rpc, change(runAt(&timestamppb.Timestamp{Seconds: timeMax})), "", ""},
+		{"the most tolerance", rpc, change(tolerance(3, 30*24*time.Hour)), "", ""},
 	}
 }

@@ -33,8 +33,10 @@ func taskOf(spec *errandv1.TaskSpec, prefix, tenant string) (scheduler.Task, err
 			Retry:           retryOf(spec.GetRetryPolicy()),
 			Exclusive:       spec.GetExclusive(),
 			Labels:          spec.GetLabels(),
+			RefuseHeld:      spec.GetUniquePolicy() == errandv1.UniquePolicy_UNIQUE_POLICY_REFUSE,
 		},
 		IdempotencyKey: spec.GetIdempotencyKey(),
+		UniqueKey:      spec.GetUniqueKey(),
 	}
 	if t.Tier == 0 {
 		t.Tier = scheduler.Standard
@@ -48,6 +50,9 @@ func taskOf(spec *errandv1.TaskSpec, prefix, tenant string) (scheduler.Task, err
 	}
 	if r := t.Spec.Retry; r.Initial > 0 && r.Max > 0 && r.Max < r.Initial {
 		return scheduler.Task{}, invalid(prefix+"retry_policy.max_backoff", "must not be below initial_backoff")
+	}
+	if spec.GetUniquePolicy() != 0 && t.UniqueKey == "" {
+		return scheduler.Task{}, invalid(prefix+"unique_policy", "says nothing without a unique_key")
 	}
 	if t.IdempotencyKey != "" {
 		t.Fingerprint = fingerprint(spec)
@@ -150,7 +155,14 @@ func specMessage(t *scheduler.Task) *errandv1.TaskSpec {
 		MaxAttempts:     &maxAttempts,
 		MaxWorkerLosses: &maxLosses,
 		IdempotencyKey:  t.IdempotencyKey,
+		UniqueKey:       t.UniqueKey,
 		Exclusive:       t.Spec.Exclusive,
+	}
+	if t.UniqueKey != "" {
+		m.UniquePolicy = errandv1.UniquePolicy_UNIQUE_POLICY_JOIN
+		if t.Spec.RefuseHeld {
+			m.UniquePolicy = errandv1.UniquePolicy_UNIQUE_POLICY_REFUSE
+		}
 	}
 	if !t.RunAt.IsZero() {
 		m.Start = &errandv1.TaskSpec_RunAt{RunAt: timestamppb.New(t.RunAt)}

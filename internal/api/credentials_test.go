@@ -52,7 +52,7 @@ var rpcRows = map[string]rpcRow{
 	"TaskService.GetTask":      {body: `{"taskId":"TASK"}`, other: notFound},
 	"TaskService.WaitTask":     {body: `{"taskId":"TASK","timeout":"0s"}`, other: notFound},
 	"TaskService.ListTasks":    {body: `{}`},
-	"TaskService.UpdateTask":   {body: `{"taskId":"TASK"}`, want: later501},
+	"TaskService.UpdateTask":   {body: `{"taskId":"TASK","runNow":true}`, other: notFound},
 	"TaskService.CancelTask":   {body: `{"taskId":"TASK"}`, other: notFound},
 	"TaskService.CancelTasks":  {body: `{"filter":{}}`, want: later501},
 	"TaskService.RedriveTasks": {body: `{"taskIds":["TASK"]}`, want: later501},

@@ -62,10 +62,12 @@ var table = []row{
 	{cause: errReplaced, code: connect.CodeAborted, reason: "CONNECTION_REPLACED"},
 
 	{cause: store.ErrNotFound, code: connect.CodeNotFound, reason: "NOT_FOUND"},
+	{cause: scheduler.ErrNotFound, code: connect.CodeNotFound, reason: "NOT_FOUND"},
 	{cause: store.ErrSchema, code: connect.CodeUnavailable, reason: "SCHEMA_OUTDATED", message: "the store's schema is not up to date"},
 	{cause: store.ErrExists, code: connect.CodeAlreadyExists, reason: "EXISTS"},
 
 	{cause: engine.ErrKeyReused, code: connect.CodeAlreadyExists, reason: "KEY_REUSED"},
+	{cause: engine.ErrKeyHeld, code: connect.CodeAlreadyExists, reason: "UNIQUE_KEY_HELD"},
 	{cause: engine.ErrBusy, code: connect.CodeUnavailable, reason: "BUSY", retryAfter: time.Second},
 	{cause: engine.ErrStopping, code: connect.CodeUnavailable, reason: "STOPPING", retryAfter: 100 * time.Millisecond},
 	{cause: engine.ErrOutcomeUnknown, code: connect.CodeUnknown, reason: "OUTCOME_UNKNOWN"},

@@ -79,6 +79,13 @@ func TestEveryFieldOfATaskIsServedOrRefused(t *testing.T) {
 		field := fields.Get(i)
 		spec := &errandv1.TaskSpec{}
 		spec.ProtoReflect().Set(field, something(spec.ProtoReflect(), field))
+		if field.Name() == "unique_policy" { // its first value is the default, and it needs the key
+			spec.UniqueKey, spec.UniquePolicy = "u", errandv1.UniquePolicy_UNIQUE_POLICY_REFUSE
+			if task, err := turned(spec); err != nil || !task.Spec.RefuseHeld {
+				t.Errorf("%s: %+v, %v", field.Name(), task.Spec, err)
+			}
+			continue
+		}
 		task, err := turned(spec)
 		switch {
 		case served["errand.v1.TaskSpec"][field.Name()] && err != nil:
@@ -132,6 +139,7 @@ var servedRequests = map[protoreflect.FullName][]protoreflect.Name{
 	"errand.v1.WaitTaskRequest":     {"task_id", "timeout"},
 	"errand.v1.ListTasksRequest":    {"filter", "page_size", "page_token", "include_payloads"},
 	"errand.v1.TaskFilter":          {"states", "kinds", "labels", "created_after", "created_before"},
+	"errand.v1.UpdateTaskRequest":   {"task_id", "changes", "update_mask", "run_now"},
 	"errand.v1.CancelTaskRequest":   {"task_id", "reason"},
 	"errand.v1.WatchTasksRequest":   {"filter", "task_ids", "include_current"},
 	"errand.v1.PollRequest":         {"register", "wait", "max_assignments", "heartbeat"},

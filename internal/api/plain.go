@@ -40,7 +40,7 @@ func plain(s *errandv1.TaskSpec) bool {
 		// and nothing else:
 		s.Start == nil && s.Useless == nil && s.DelayTolerance == nil && s.AttemptTimeout == nil && s.MaxAttempts == nil &&
 		s.MaxWorkerLosses == nil && s.RetryPolicy == nil && s.Requirements == nil && s.ParentCondition == 0 && s.ImpossiblePolicy == 0 &&
-		!s.Exclusive && !s.Preemptible && !s.RejectIfInfeasible && s.Near == "" && s.UniqueKey == "" &&
+		!s.Exclusive && !s.Preemptible && !s.RejectIfInfeasible && s.Near == "" && s.UniqueKey == "" && s.UniquePolicy == 0 &&
 		len(s.Labels)+len(s.Selectors)+len(s.Preferences)+len(s.AllowedRegions)+len(s.Limits)+len(s.Parents) == 0
 }
 

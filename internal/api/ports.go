@@ -13,6 +13,8 @@ import (
 type Scheduler interface {
 	Submit(ctx context.Context, tasks []scheduler.Task) ([]engine.SubmitOutcome, error)
 	Cancel(ctx context.Context, tenant, message string, ids []scheduler.ID) ([]scheduler.CancelAnswer, error)
+	// Updated tells of a waiting task that was changed in the store.
+	Updated(t scheduler.Task)
 	Watch(ids []scheduler.ID, ended chan<- scheduler.ID) (stop func())
 	OpenStream() *engine.Stream
 	Status() engine.Status
@@ -26,10 +28,13 @@ type Peer interface {
 	Post(inputs ...engine.Input)
 }
 
-// Tasks reads tasks.
+// Tasks reads tasks, and changes those that wait.
 type Tasks interface {
 	// Task returns a tenant's task, or store.ErrNotFound.
 	Task(ctx context.Context, tenant string, ref scheduler.Ref) (scheduler.Task, error)
+	// UpdateTask changes a waiting task of a tenant and returns it as it stands then. Its errors are scheduler.ErrNotFound, a
+	// scheduler.BadChange, scheduler.ErrNotWaiting, ErrTooLate and ErrSeenOther.
+	UpdateTask(ctx context.Context, tenant string, ref scheduler.Ref, c scheduler.Change) (scheduler.Task, error)
 	// TaskAttempts returns the latest attempts that did not simply succeed, oldest first, at most limit.
 	TaskAttempts(ctx context.Context, ref scheduler.Ref, limit int) ([]store.AttemptRecord, error)
 	// ListTasks returns a page.

@@ -117,7 +117,7 @@ func (s *taskService) submit(ctx context.Context, tasks []scheduler.Task) ([]eng
 
 func outcomeOf(o *engine.SubmitOutcome) (*errandv1.SubmitTaskResponse, error) {
 	switch {
-	case errors.Is(o.Err, engine.ErrOutcomeUnknown) || errors.Is(o.Err, engine.ErrKeyReused):
+	case errors.Is(o.Err, engine.ErrOutcomeUnknown) || errors.Is(o.Err, engine.ErrKeyReused) || errors.Is(o.Err, engine.ErrKeyHeld):
 		return nil, outsideOf(o.Err, o.Ref.String())
 	case o.Err != nil:
 		return nil, outside(o.Err)

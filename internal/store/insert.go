@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/errandhq/errand/internal/txsql"
 	"github.com/errandhq/errand/scheduler"
@@ -45,47 +44,51 @@ func (b *inserts) add(t *scheduler.Task) error {
 		b.Keys = append(b.Keys, t.IdempotencyKey)
 		b.Prints = append(b.Prints, t.Fingerprint)
 	}
+	if t.UniqueKey != "" {
+		b.Uniques = append(b.Uniques, t.UniqueKey)
+	}
 	return nil
 }
 
+// insertTriesMax bounds the executions of one insert whose unique keys were held by tasks that ended meanwhile. Beyond it the
+// engine asks again by itself, for as long as somebody waits.
+const insertTriesMax = 3
+
 // Insert stores new tasks and answers for each what stands.
 func (s *Store) Insert(ctx context.Context, in scheduler.Insert) ([]scheduler.Inserted, error) {
-	var plain, keyed inserts
-	firsts := map[[2]string]int{} // the first task of the batch with a key
-	twins := map[int]int{}        // a later one with the same key, and its first
-	for i := range in.Tasks {
-		t := &in.Tasks[i]
-		batch := &plain
-		if t.IdempotencyKey != "" {
-			key := [2]string{t.Tenant, t.IdempotencyKey}
-			if first, seen := firsts[key]; seen {
-				twins[i] = first
-				continue
+	answers, err := s.insertOnce(ctx, in)
+	for try := 1; err == nil && try < insertTriesMax; try++ {
+		var freed []int
+		again := scheduler.Insert{Region: in.Region}
+		for i := range answers {
+			if t := &in.Tasks[i]; answers[i].Verdict == scheduler.InsertNotStarted && t.UniqueKey != "" && t.State != scheduler.Running {
+				freed, again.Tasks = append(freed, i), append(again.Tasks, *t)
 			}
-			firsts[key] = i
-			batch = &keyed
 		}
-		if batch.Batch == nil {
-			batch.Batch = txsql.NewBatch(len(in.Tasks) - i)
+		if len(freed) == 0 {
+			break
 		}
-		if err := batch.add(t); err != nil {
-			return nil, err
+		var got []scheduler.Inserted
+		got, err = s.insertOnce(ctx, again)
+		for i := range got {
+			answers[freed[i]] = got[i]
 		}
 	}
+	return answers, err
+}
+
+// insertOnce executes each of the inserts that a batch needs once, and reads what stands of the rest.
+func (s *Store) insertOnce(ctx context.Context, in scheduler.Insert) ([]scheduler.Inserted, error) {
+	parts, twins, err := divide(in.Tasks)
+	if err != nil {
+		return nil, err
+	}
 	stored := make(map[scheduler.ID]scheduler.Inserted, len(in.Tasks))
-	for _, part := range []struct {
-		pool  *pgxpool.Pool
-		sql   string
-		batch *inserts
-	}{
-		{s.hot, txsql.InsertTasks, &plain},
-		{s.general, txsql.InsertKeyedTasks, &keyed}, // joins two parts of itself: that wants the ordinary planner
-	} {
-		if part.batch.Batch == nil {
+	for i := range parts {
+		if parts[i].Batch == nil {
 			continue
 		}
-		args := part.batch.Args(in.Region, part.batch.session, newBatchID())
-		got, err := rows(ctx, part.pool, "insert tasks", part.sql, scanInserted, args...)
+		got, err := s.insertPart(ctx, in.Region, &parts[i])
 		if err != nil {
 			return nil, err
 		}
@@ -94,6 +97,78 @@ func (s *Store) Insert(ctx context.Context, in scheduler.Insert) ([]scheduler.In
 		}
 	}
 	return s.insertAnswers(ctx, in, stored, twins)
+}
+
+// The parts of an insert: each needs a statement of its own.
+const (
+	partKeyed  = 1
+	partUnique = 2
+	partsAll   = 4
+)
+
+// divide sorts the tasks by the statement that they need. Of tasks with the same key only the first goes into one: the others are
+// its twins.
+func divide(tasks []scheduler.Task) (parts [partsAll]inserts, twins map[int]bool, err error) {
+	var keys, uniques map[[2]string]bool
+	for i := range tasks {
+		t := &tasks[i]
+		key, unique, part := [2]string{t.Tenant, t.IdempotencyKey}, [2]string{t.Tenant, t.UniqueKey}, 0
+		if keys[key] || uniques[unique] {
+			twins = marked(twins, i)
+			continue
+		}
+		if t.IdempotencyKey != "" {
+			keys, part = marked(keys, key), partKeyed
+		}
+		if t.UniqueKey != "" {
+			uniques, part = marked(uniques, unique), part+partUnique
+		}
+		if parts[part].Batch == nil {
+			parts[part].Batch = txsql.NewBatch(len(tasks) - i)
+		}
+		if err := parts[part].add(t); err != nil {
+			return parts, nil, err
+		}
+	}
+	return parts, twins, nil
+}
+
+// marked makes the set when it is needed: most batches have no key.
+func marked[K comparable](set map[K]bool, k K) map[K]bool {
+	if set == nil {
+		set = map[K]bool{}
+	}
+	set[k] = true
+	return set
+}
+
+func (s *Store) insertPart(ctx context.Context, region string, b *inserts) ([]scheduler.Inserted, error) {
+	const what = "insert tasks"
+	args := b.Args(region, b.session, newBatchID())
+	if len(b.Keys) == 0 {
+		return rows(ctx, s.hot, what, b.Insert(), scanInserted, args...)
+	}
+	if len(b.Uniques) == 0 { // joins two parts of itself: that wants the ordinary planner
+		return rows(ctx, s.general, what, b.Insert(), scanInserted, args...)
+	}
+	var got []scheduler.Inserted
+	ctx = named(ctx, what)
+	err := s.InTx(ctx, func(tx pgx.Tx) error {
+		result, err := tx.Query(ctx, b.Insert(), args...)
+		if err != nil {
+			return err
+		}
+		if got, err = pgx.CollectRows(result, scanInserted); err != nil || len(got) == len(b.IDs) {
+			return err
+		}
+		tenants := make([]string, len(b.IDs))
+		for i := range tenants {
+			tenants[i] = b.TenantOf(i)
+		}
+		_, err = tx.Exec(ctx, txsql.DropUnusedKeys, region, tenants, b.Keys, b.IDs)
+		return err
+	})
+	return got, err
 }
 
 func scanInserted(row pgx.CollectableRow) (scheduler.Inserted, error) {
@@ -112,68 +187,65 @@ WHERE t.region = $1::crdb_internal_region AND t.id = ANY ($2::uuid[])`
 
 // readKeys tells which tasks idempotency keys stand for.
 const readKeys = `
-SELECT k.tenant, k.key, k.fingerprint, k.task_region, k.task_id, COALESCE(t.state, 0)
+SELECT k.tenant, k.key, k.task_region, k.task_id, COALESCE(t.state, 0), k.fingerprint
 FROM (SELECT $1::crdb_internal_region AS region, u.* FROM unnest($2::text[], $3::text[]) AS u (tenant, key) OFFSET 0) x
 JOIN idempotency_keys k ON k.region = x.region AND k.tenant = x.tenant AND k.key = x.key
 LEFT JOIN tasks t ON t.region = x.region AND t.id = k.task_id`
 
 type standingKey struct {
-	tenant, key string
 	fingerprint []byte
 	ref         scheduler.Ref
 	state       scheduler.State
 }
 
+// standing is what keeps tasks from being stored, by tenant and key.
+type standing struct{ keys, holders map[[2]string]standingKey }
+
 // insertAnswers completes what the insert returned with what it did not.
-func (s *Store) insertAnswers(ctx context.Context, in scheduler.Insert, stored map[scheduler.ID]scheduler.Inserted, twins map[int]int) (
+func (s *Store) insertAnswers(ctx context.Context, in scheduler.Insert, stored map[scheduler.ID]scheduler.Inserted, twins map[int]bool) (
 	[]scheduler.Inserted, error,
 ) {
-	var missing []scheduler.ID
-	var tenants, keys []string
+	var missing []*scheduler.Task
 	for i := range in.Tasks {
-		t := &in.Tasks[i]
-		if _, here := stored[t.ID]; here {
-			continue
+		if _, here := stored[in.Tasks[i].ID]; !here {
+			missing = append(missing, &in.Tasks[i])
 		}
-		if t.IdempotencyKey != "" {
-			tenants, keys = append(tenants, t.Tenant), append(keys, t.IdempotencyKey)
-		}
-		missing = append(missing, t.ID)
 	}
-	standing := map[[2]string]standingKey{}
+	var why standing
 	if len(missing) > 0 {
-		got, err := rows(ctx, s.hot, "read inserted tasks", readInserted, scanInserted, in.Region, uuids(missing))
-		if err != nil {
+		var err error
+		if why, err = s.readMissing(ctx, in.Region, missing, stored); err != nil {
 			return nil, err
 		}
-		for _, one := range got {
-			stored[one.ID] = one
-		}
-		found, err := s.standingKeys(ctx, in.Region, tenants, keys)
-		if err != nil {
-			return nil, err
-		}
-		standing = found
 	}
 	answers := make([]scheduler.Inserted, len(in.Tasks))
 	for i := range in.Tasks {
 		t := &in.Tasks[i]
 		one, here := stored[t.ID]
-		key, keyed := standing[[2]string{t.Tenant, t.IdempotencyKey}]
-		_, twin := twins[i]
-		switch {
-		case here && !twin:
-		case t.IdempotencyKey != "" && keyed && key.ref.ID != t.ID:
-			one = keyAnswer(t, &key)
-		case t.State == scheduler.Running || twin: // a twin of one that was refused can be stored in a later batch
-			one = scheduler.Inserted{Verdict: scheduler.InsertNotStarted}
-		default:
-			return nil, fmt.Errorf("insert %s: %w: neither stored nor refused", t.Ref, scheduler.ErrUnavailable)
+		if !here || twins[i] {
+			var known bool
+			if one, known = why.answer(t, twins[i]); !known {
+				return nil, fmt.Errorf("insert %s: %w: neither stored nor refused", t.Ref, scheduler.ErrUnavailable)
+			}
 		}
 		one.ID = t.ID
 		answers[i] = one
 	}
 	return answers, nil
+}
+
+// answer tells why a task was not stored: somebody has one of its keys, or had when it was tried.
+func (why *standing) answer(t *scheduler.Task, twin bool) (scheduler.Inserted, bool) {
+	key, keyed := why.keys[[2]string{t.Tenant, t.IdempotencyKey}]
+	holder, held := why.holders[[2]string{t.Tenant, t.UniqueKey}]
+	switch {
+	case t.IdempotencyKey != "" && keyed && key.ref.ID != t.ID:
+		return keyAnswer(t, &key), true
+	case t.UniqueKey != "" && held && holder.ref.ID != t.ID:
+		return scheduler.Inserted{Verdict: scheduler.InsertHeld, Existing: holder.ref, State: holder.state}, true
+	default: // a twin of one that was refused, or after a holder that has ended meanwhile, can be stored in a later batch
+		return scheduler.Inserted{Verdict: scheduler.InsertNotStarted}, twin || t.UniqueKey != "" || t.State == scheduler.Running
+	}
 }
 
 func keyAnswer(t *scheduler.Task, key *standingKey) scheduler.Inserted {
@@ -184,21 +256,49 @@ func keyAnswer(t *scheduler.Task, key *standingKey) scheduler.Inserted {
 	return one
 }
 
-func (s *Store) standingKeys(ctx context.Context, region string, tenants, keys []string) (map[[2]string]standingKey, error) {
+// readMissing reads what stands of tasks that an insert did not return: themselves, into stored, and who has their keys.
+func (s *Store) readMissing(ctx context.Context, region string, missing []*scheduler.Task, stored map[scheduler.ID]scheduler.Inserted) (
+	why standing, err error,
+) {
+	ids := make([][16]byte, len(missing))
+	var keyTenants, keys, uniqueTenants, uniques []string
+	for i, t := range missing {
+		ids[i] = t.ID
+		if t.IdempotencyKey != "" {
+			keyTenants, keys = append(keyTenants, t.Tenant), append(keys, t.IdempotencyKey)
+		}
+		if t.UniqueKey != "" {
+			uniqueTenants, uniques = append(uniqueTenants, t.Tenant), append(uniques, t.UniqueKey)
+		}
+	}
+	got, err := rows(ctx, s.hot, "read inserted tasks", readInserted, scanInserted, region, ids)
+	if err != nil {
+		return why, err
+	}
+	for _, one := range got {
+		stored[one.ID] = one
+	}
+	if why.keys, err = s.standingKeys(ctx, "read idempotency keys", readKeys, region, keyTenants, keys); err != nil {
+		return why, err
+	}
+	why.holders, err = s.standingKeys(ctx, "read unique keys", txsql.ReadHolders, region, uniqueTenants, uniques)
+	return why, err
+}
+
+func (s *Store) standingKeys(ctx context.Context, what, sql, region string, tenants, keys []string) (map[[2]string]standingKey, error) {
 	standing := map[[2]string]standingKey{}
 	if len(keys) == 0 {
 		return standing, nil
 	}
-	got, err := rows(ctx, s.hot, "read idempotency keys", readKeys, func(row pgx.CollectableRow) (standingKey, error) {
+	_, err := rows(ctx, s.hot, what, sql, func(row pgx.CollectableRow) (struct{}, error) {
+		var tenant, key string
 		var k standingKey
 		var raw [16]byte
 		var state int16
-		err := row.Scan(&k.tenant, &k.key, &k.fingerprint, &k.ref.Region, &raw, &state)
+		err := row.Scan(&tenant, &key, &k.ref.Region, &raw, &state, &k.fingerprint)
 		k.ref.ID, k.state = raw, scheduler.State(state)
-		return k, err
+		standing[[2]string{tenant, key}] = k
+		return struct{}{}, err
 	}, region, tenants, keys)
-	for _, k := range got {
-		standing[[2]string{k.tenant, k.key}] = k
-	}
 	return standing, err
 }

@@ -10,7 +10,7 @@ import (
 // Errors of lookups and of administration.
 var (
 	// ErrNotFound means that there is no such row, or that it is another tenant's.
-	ErrNotFound = errors.New("not found")
+	ErrNotFound = scheduler.ErrNotFound
 	// ErrExists means that the name is taken.
 	ErrExists = errors.New("exists already")
 )

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/errandhq/errand/internal/testdb"
+	"github.com/errandhq/errand/internal/txsql"
 )
 
 // forbidden is what CockroachDB refuses, or what protects nothing there: the one SQL text must do without.
@@ -195,6 +196,7 @@ var hotStatements = map[string]struct{ sql, index string }{
 	"orphans":       {readOrphans, "tasks_pkey"},
 	"fold starts":   {foldStarts, "tasks_pkey"},
 	"list":          {listTasks, "tasks_by_tenant"},
+	"unique keys":   {txsql.ReadHolders, "tasks_by_open_key"},
 }
 
 // A table just made has no statistics, and a grown one has others: on both every hot statement goes by its index, and none scans

@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -97,5 +98,82 @@ func TestSubmitTx(t *testing.T) {
 	report, err := s.Audit(ctx, "eu")
 	if err != nil || len(report.Balances) != 1 || report.Balances[0].Accepted != 1 || report.Balances[0].Open != 1 {
 		t.Errorf("ledger: %+v, %v", report, err)
+	}
+}
+
+// A unique key holds in transactions too: until the end of its task, or a rollback.
+func TestSubmitTxUnique(t *testing.T) {
+	ctx := context.Background()
+	dsn := testdb.New(t, testdb.ReadCommitted)
+	s, err := store.Open(ctx, store.Config{URL: dsn})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(ctx) })
+	submit := func(commit bool, specs ...errand.Spec) (got errand.Submitted, err error) {
+		t.Helper()
+		tx, beginErr := conn.Begin(ctx)
+		if beginErr != nil {
+			t.Fatal(beginErr)
+		}
+		for _, spec := range specs {
+			if got, err = errand.SubmitTx(ctx, tx, errand.TxScope{Region: "eu", Tenant: "acme"}, spec); err != nil {
+				break
+			}
+		}
+		end := tx.Rollback
+		if commit {
+			end = tx.Commit
+		}
+		if endErr := end(ctx); endErr != nil {
+			t.Fatal(endErr)
+		}
+		return got, err
+	}
+	plain := errand.Spec{Kind: "notify", UniqueKey: "u"}
+	keyed := errand.Spec{Kind: "notify", UniqueKey: "u", IdempotencyKey: "k"}
+	refusing := errand.Spec{Kind: "notify", UniqueKey: "u", IdempotencyKey: "l", RefuseHeld: true}
+
+	if got, err := submit(false, keyed, plain); err != nil || !got.Existed {
+		t.Errorf("twice in one transaction: %+v, %v", got, err)
+	}
+	first, err := submit(true, plain)
+	if err != nil || first.Existed {
+		t.Fatalf("after the rollback: %+v, %v", first, err)
+	}
+	for _, spec := range []errand.Spec{plain, keyed} {
+		if got, err := submit(true, spec); err != nil || !got.Existed || got.ID != first.ID || got.State != errand.Ready {
+			t.Errorf("while it is open: %+v, %v", got, err)
+		}
+	}
+	if got, err := submit(true, refusing); !errors.Is(err, errand.ErrKeyHeld) || got.ID != first.ID {
+		t.Errorf("refusing: %+v, %v", got, err)
+	}
+	ref, err := scheduler.ParseRef(first.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Cancel(ctx, scheduler.CancelBatch{Region: "eu", Tenant: "acme", IDs: []scheduler.ID{ref.ID}}); err != nil {
+		t.Fatal(err)
+	}
+	second, err := submit(true, keyed)
+	if err != nil || second.Existed {
+		t.Errorf("after its end: %+v, %v", second, err)
+	}
+	if got, err := submit(true, keyed); err != nil || got.ID != second.ID {
+		t.Errorf("the same request: %+v, %v", got, err)
+	}
+	for name, bad := range map[string]errand.Spec{
+		"NUL": {Kind: "a", UniqueKey: "\x00"}, "not UTF-8": {Kind: "a", UniqueKey: "\xff"}, "too long": {Kind: "a", UniqueKey: strings.Repeat("k", 256)},
+		"a policy without a key": {Kind: "a", RefuseHeld: true},
+	} {
+		if _, err := submit(true, bad, errand.Spec{Kind: "a"}); !errors.Is(err, errand.ErrInvalid) {
+			t.Errorf("%s: %v, want ErrInvalid", name, err)
+		}
 	}
 }

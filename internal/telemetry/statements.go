@@ -10,11 +10,11 @@ import (
 
 // statementNames are the store's names for its statements. A test compares them with its source.
 var statementNames = []string{
-	"insert tasks", "read inserted tasks", "read idempotency keys", "read attached tasks", "claim tasks", "read claimed tasks", "read payloads",
+	"insert tasks", "read inserted tasks", "read idempotency keys", "read unique keys", "read attached tasks", "claim tasks", "read claimed tasks", "read payloads",
 	"end succeeded attempts", "end attempts", "read ended tasks", "attach attempts", "wake tasks", "expire tasks",
 	"read moved tasks", "cancel tasks", "read canceled tasks", "discover groups", "refill groups", "read timed rows",
 	"read running rows", "read orphaned rows", "fold starts", "renew session", "list sessions", "end session", "end expired sessions",
-	"purge sessions", "read task", "read task states", "read attempts of", "list tasks", "create tenant", "update tenant",
+	"purge sessions", "read task", "read task states", "read task to update", "update task", "read attempts of", "list tasks", "create tenant", "update tenant",
 	"read tenant", "list tenants", "create key", "look up key", "list keys", "revoke key", "audit", "read old tasks", "purge tasks",
 	"read the clock", "read changed tenants", "read changed kinds", "read changed limits",
 }

@@ -62,6 +62,35 @@ const startedTasks = `
     SELECT $1::crdb_internal_region, $2::uuid, $3::uuid, array_agg(id), now() FROM stored WHERE state = 3 HAVING count(*) > 0
 `
 
+// The parts of the inserts that their arguments differ in.
+const (
+	plainInput = input + `
+    FROM unnest($4::uuid[], $5::smallint[], $6::smallint[], $7::uuid[], $8::text[], $9::bytea[])
+        AS u (id, shard, shape, worker_id, trace_parent, payload)` + mayStart
+	uniqueInput = input + `
+    FROM unnest($4::uuid[], $5::smallint[], $6::smallint[], $7::uuid[], $8::text[], $9::bytea[], $21::text[])
+        AS u (id, shard, shape, worker_id, trace_parent, payload, unique_key)` + mayStart
+	keyedInput = input + `
+    FROM unnest($4::uuid[], $5::smallint[], $6::smallint[], $7::uuid[], $8::text[], $9::bytea[], $21::text[], $22::bytea[])
+        AS u (id, shard, shape, worker_id, trace_parent, payload, key, fingerprint)` + mayStart
+	keyedUniqueInput = input + `
+    FROM unnest($4::uuid[], $5::smallint[], $6::smallint[], $7::uuid[], $8::text[], $9::bytea[], $21::text[], $22::bytea[], $23::text[])
+        AS u (id, shard, shape, worker_id, trace_parent, payload, key, fingerprint, unique_key)` + mayStart
+)
+
+// noted counts what was stored and notes which tasks have started.
+const noted = `
+    RETURNING id, state, tenant, tier, created_at
+), counted AS (` + counted + `), started AS (` + startedTasks + `)
+SELECT id, state, created_at FROM stored`
+
+const keyed = `), keyed AS (
+    INSERT INTO idempotency_keys (region, tenant, key, fingerprint, task_region, task_id, created_at)
+    SELECT $1::crdb_internal_region, x.tenant, x.key, x.fingerprint, $1, x.id, now() FROM input x
+    ON CONFLICT (region, tenant, key) DO NOTHING
+    RETURNING task_id
+)`
+
 // InsertTasks stores new tasks, counts them, and notes which have started.
 // Guard: the primary key; an eager start (state 3) only while its session is not ended, and before its start_by.
 // Returns the rows that this execution stored.
@@ -69,34 +98,55 @@ const InsertTasks = `
 WITH stored AS (
     INSERT INTO tasks (` + taskColumns + `)
     SELECT ` + taskValues + `
-    FROM (` + input + `
-    FROM unnest($4::uuid[], $5::smallint[], $6::smallint[], $7::uuid[], $8::text[], $9::bytea[])
-        AS u (id, shard, shape, worker_id, trace_parent, payload)` + mayStart + `
+    FROM (` + plainInput + `
     ) x
-    ON CONFLICT (region, id) DO NOTHING
-    RETURNING id, state, tenant, tier, created_at
-), counted AS (` + counted + `), started AS (` + startedTasks + `)
-SELECT id, state, created_at FROM stored`
+    ON CONFLICT (region, id) DO NOTHING` + noted
 
 // InsertKeyedTasks is InsertTasks for tasks with an idempotency key: the key and the task are stored together or not at all.
 // Guard: as above, and the key's primary key.
 const InsertKeyedTasks = `
-WITH input AS (` + input + `
-    FROM unnest($4::uuid[], $5::smallint[], $6::smallint[], $7::uuid[], $8::text[], $9::bytea[], $21::text[], $22::bytea[])
-        AS u (id, shard, shape, worker_id, trace_parent, payload, key, fingerprint)` + mayStart + `
-), keyed AS (
-    INSERT INTO idempotency_keys (region, tenant, key, fingerprint, task_region, task_id, created_at)
-    SELECT $1::crdb_internal_region, x.tenant, x.key, x.fingerprint, $1, x.id, now() FROM input x
-    ON CONFLICT (region, tenant, key) DO NOTHING
-    RETURNING task_id
-), stored AS (
+WITH input AS (` + keyedInput + `
+` + keyed + `, stored AS (
     INSERT INTO tasks (` + taskColumns + `, idempotency_key)
     SELECT ` + taskValues + `, x.key
     FROM input x JOIN keyed k ON k.task_id = x.id
-    ON CONFLICT (region, id) DO NOTHING
-    RETURNING id, state, tenant, tier, created_at
-), counted AS (` + counted + `), started AS (` + startedTasks + `)
-SELECT id, state, created_at FROM stored`
+    ON CONFLICT (region, id) DO NOTHING` + noted
+
+// InsertUniqueTasks is InsertTasks for tasks with a unique key.
+// Guard: as above, and that no open task of the tenant holds the key.
+const InsertUniqueTasks = `
+WITH stored AS (
+    INSERT INTO tasks (` + taskColumns + `, unique_key)
+    SELECT ` + taskValues + `, x.unique_key
+    FROM (` + uniqueInput + `
+    ) x
+    ON CONFLICT DO NOTHING` + noted
+
+// InsertKeyedUniqueTasks is InsertTasks for tasks with both keys. A statement cannot take back an idempotency key that it has stored
+// for a task whose unique key turns out to be held: DropUnusedKeys must follow in the same transaction.
+// Guard: as above.
+const InsertKeyedUniqueTasks = `
+WITH input AS (` + keyedUniqueInput + `
+` + keyed + `, stored AS (
+    INSERT INTO tasks (` + taskColumns + `, idempotency_key, unique_key)
+    SELECT ` + taskValues + `, x.key, x.unique_key
+    FROM input x JOIN keyed k ON k.task_id = x.id
+    ON CONFLICT DO NOTHING` + noted
+
+// DropUnusedKeys deletes the idempotency keys ($2 tenants, $3 keys) that name one of the tasks $4, which is not there.
+const DropUnusedKeys = `
+DELETE FROM idempotency_keys k
+USING (SELECT $1::crdb_internal_region AS region, u.* FROM unnest($2::text[], $3::text[], $4::uuid[]) AS u (tenant, key, id) OFFSET 0) x
+WHERE k.region = x.region AND k.tenant = x.tenant AND k.key = x.key AND k.task_id = x.id
+    AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.region = x.region AND t.id = x.id)`
+
+// ReadHolders tells which open tasks hold unique keys. A unique key has one scope for all regions, so all are asked; tenant and key
+// are one column, so that only its own index fits.
+const ReadHolders = `
+SELECT x.tenant, x.unique_key, t.region::text, t.id, t.state, ''::bytea
+FROM (SELECT $1::crdb_internal_region AS region, u.* FROM unnest($2::text[], $3::text[]) AS u (tenant, unique_key) OFFSET 0) x
+JOIN tasks t ON t.open_key = x.tenant || '/' || x.unique_key
+WHERE t.open_key IS NOT NULL`
 
 // Batch is what the inserts are told, column by column.
 type Batch struct {
@@ -107,8 +157,9 @@ type Batch struct {
 	Workers  []*[16]byte // nil unless it starts at once
 	Traces   []*string
 	Payloads [][]byte
-	Keys     []string // idempotency keys and fingerprints, for InsertKeyedTasks only
+	Keys     []string // idempotency keys and fingerprints, for the keyed inserts only
 	Prints   [][]byte
+	Uniques  []string // unique keys, for the unique inserts only
 
 	shapes  []Shape
 	numbers map[Shape]int16
@@ -146,7 +197,24 @@ func (b *Batch) ShapeOf(s Shape) int16 {
 	return number
 }
 
-// Args are the arguments of InsertTasks, or of InsertKeyedTasks when there are keys.
+// TenantOf is the tenant of the i-th task.
+func (b *Batch) TenantOf(i int) string { return b.shapes[b.Shape[i]-1].Tenant }
+
+// Insert is the statement that stores the batch.
+func (b *Batch) Insert() string {
+	switch {
+	case len(b.Keys) > 0 && len(b.Uniques) > 0:
+		return InsertKeyedUniqueTasks
+	case len(b.Keys) > 0:
+		return InsertKeyedTasks
+	case len(b.Uniques) > 0:
+		return InsertUniqueTasks
+	default:
+		return InsertTasks
+	}
+}
+
+// Args are its arguments.
 func (b *Batch) Args(region string, session, batch [16]byte) []any {
 	n := len(b.shapes)
 	tiers, states, classes, tolerances := make([]int16, n), make([]int16, n), make([]int16, n), make([]int64, n)
@@ -164,6 +232,9 @@ func (b *Batch) Args(region string, session, batch [16]byte) []any {
 	}
 	if len(b.Keys) > 0 {
 		args = append(args, b.Keys, b.Prints)
+	}
+	if len(b.Uniques) > 0 {
+		args = append(args, b.Uniques)
 	}
 	return args
 }

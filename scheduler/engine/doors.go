@@ -46,6 +46,9 @@ func (s *Shell) Cancel(ctx context.Context, tenant, message string, ids []schedu
 	return canceled.Answers, canceled.Err
 }
 
+// Updated tells that a waiting task was changed in the store, and how it stands now.
+func (s *Shell) Updated(t scheduler.Task) { s.Post(TaskUpdated{Task: t}) }
+
 // Lend hands out rows that wait here, to another instance.
 func (s *Shell) Lend(ctx context.Context, room []scheduler.KindRoom, limit int) ([]scheduler.ReadyRow, error) {
 	ticket, answer := s.tickets.issue()

@@ -31,8 +31,8 @@ type SubmitAnswered struct {
 type SubmitOutcome struct {
 	Ref     scheduler.Ref // the task that stands for the submission
 	State   scheduler.State
-	Existed bool  // its idempotency key stood for this task already
-	Err     error // ErrBusy, ErrStopping, ErrKeyReused, scheduler.ErrRefused: nothing was stored
+	Existed bool  // its idempotency key stood for this task already, or this open task holds its unique key
+	Err     error // ErrBusy, ErrStopping, ErrKeyReused, ErrKeyHeld, scheduler.ErrRefused: nothing was stored
 }
 
 // CancelAnswered answers CancelAsked: one answer per task, in order, or an error and nothing is known.

@@ -22,11 +22,13 @@ var (
 	ErrBusy = errors.New("the scheduler is busy")
 	// ErrStopping means that this instance shuts down. Nothing was stored; ask another one.
 	ErrStopping = errors.New("the scheduler is stopping")
-	// ErrOutcomeUnknown means that the caller stopped waiting while the store had not answered: the task may or may not be
-	// stored under the id that is given with it.
+	// ErrOutcomeUnknown means that the caller stopped waiting while the store had not answered, or that the unique key was held
+	// when the store answered again: the task may or may not be stored under the id that is given with it.
 	ErrOutcomeUnknown = errors.New("it is not known whether the task was stored")
 	// ErrKeyReused means that the idempotency key stands for a different request. Nothing was stored.
 	ErrKeyReused = errors.New("the idempotency key was used for a different request")
+	// ErrKeyHeld means that an open task holds the unique key, and that the submission wanted no other's. Nothing was stored.
+	ErrKeyHeld = errors.New("an open task holds the unique key")
 )
 
 // Config is what an engine must be told.
@@ -175,6 +177,8 @@ func (e *Engine) take(in Input) {
 		e.withdrawSubmit(in.Ticket)
 	case CancelAsked:
 		e.cancel(in)
+	case TaskUpdated:
+		e.updated(&in.Task)
 	case LendAsked:
 		e.lend(in)
 	case LendAnswered:

@@ -26,6 +26,9 @@ type CancelAsked struct {
 	Message string
 }
 
+// TaskUpdated tells that a waiting task was changed, and how it stands now.
+type TaskUpdated struct{ Task scheduler.Task }
+
 // StreamOpened tells of a new connection of a worker. It does nothing before its Register.
 type StreamOpened struct{ Stream StreamID }
 
@@ -76,6 +79,8 @@ type Hint struct {
 	Shard  uint8
 	Key    scheduler.BufferKey
 	Timed  bool // a row with a wake time, rather than a ready one
+	// Changed is a row that was changed: what is known of it from before is forgotten. Zero for none.
+	Changed scheduler.ID `json:",omitzero"`
 }
 
 // DrainWorker asks to let a worker finish what it runs and give it no more.
@@ -90,6 +95,7 @@ type ShutdownAsked struct{}
 func (SubmitAsked) input()     {}
 func (SubmitWithdrawn) input() {}
 func (CancelAsked) input()     {}
+func (TaskUpdated) input()     {}
 func (StreamOpened) input()    {}
 func (StreamClosed) input()    {}
 func (WorkerSaid) input()      {}

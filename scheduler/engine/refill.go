@@ -126,6 +126,9 @@ func (e *Engine) refillGroups() {
 // hinted looks sooner at what somebody else has changed.
 func (e *Engine) hinted(hints []Hint) {
 	for _, h := range hints {
+		if !h.Changed.IsZero() && h.Region == e.region { // lent here, perhaps, whoever serves its lane
+			e.forget(h.Changed)
+		}
 		switch {
 		case h.Region != e.region || !e.lanes[h.Shard]:
 		case h.Timed:

@@ -26,6 +26,8 @@ type newTask struct {
 	ticket Ticket
 	index  int  // in the ticket's outcomes
 	plain  bool // must not be stored as running: an eager start was refused before
+	// doubted is set once an execution of its insert got no answer: it may land yet, when whoever holds the unique key has ended.
+	doubted bool
 }
 
 // ticket collects the outcomes of one SubmitAsked.
@@ -109,7 +111,8 @@ func (e *Engine) insertBatch(q *queue, limit int, eager bool) {
 	for i := range batch {
 		task := &batch[i].task
 		prepare(task, now)
-		if eager && !batch[i].plain {
+		// One with a unique key would run unknown to anybody when an execution that was given up lands after the holder's end.
+		if eager && !batch[i].plain && task.UniqueKey == "" {
 			e.core.Admit(task, now)
 		}
 		tasks[i] = *task
@@ -182,9 +185,23 @@ func (e *Engine) settleSubmit(n *newTask, a *scheduler.Inserted) {
 		outcome.Ref, outcome.Existed = a.Existing, true
 	case scheduler.InsertKeyReused:
 		outcome.Ref, outcome.Err = a.Existing, ErrKeyReused
+	case scheduler.InsertHeld:
+		outcome = heldOutcome(n, a)
 	default: // stored: the reference is its own
 	}
 	e.answerSubmit(n, outcome)
+}
+
+// heldOutcome is what a submission gets whose unique key somebody holds.
+func heldOutcome(n *newTask, a *scheduler.Inserted) SubmitOutcome {
+	switch {
+	case n.doubted:
+		return SubmitOutcome{Ref: n.task.Ref, Err: ErrOutcomeUnknown}
+	case n.task.Spec.RefuseHeld:
+		return SubmitOutcome{Ref: a.Existing, State: a.State, Err: ErrKeyHeld}
+	default:
+		return SubmitOutcome{Ref: a.Existing, State: a.State, Existed: true}
+	}
 }
 
 func (e *Engine) answerSubmit(n *newTask, outcome SubmitOutcome) {
@@ -254,6 +271,9 @@ func (e *Engine) insertFailed(q *queue, batch []*newTask, s *statement, err erro
 	case aside:
 		e.setAside(s, err)
 	default:
+		for _, n := range batch {
+			n.doubted = true
+		}
 		e.tryAgain(s, err)
 	}
 }

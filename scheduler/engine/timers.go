@@ -2,6 +2,7 @@ package engine
 
 import (
 	"container/heap"
+	"math"
 	"time"
 
 	"github.com/errandhq/errand/scheduler"
@@ -69,6 +70,17 @@ func (t *timers) add(r scheduler.TimedRow) {
 	one := &timer{row: r}
 	t.byID[r.ID] = one
 	heap.Push(&t.due, one)
+}
+
+// maxAttempt is above every attempt.
+const maxAttempt = math.MaxInt64
+
+// forget drops a row as it was at an attempt, or before.
+func (t *timers) forget(id scheduler.ID, attempt int64) {
+	if known := t.byID[id]; known != nil && known.row.Attempt <= attempt {
+		heap.Remove(&t.due, known.index)
+		delete(t.byID, id)
+	}
 }
 
 func (t *timers) next() (time.Time, bool) {

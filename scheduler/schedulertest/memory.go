@@ -22,6 +22,7 @@ type Memory struct {
 	tasks    map[scheduler.Ref]*scheduler.Task
 	rows     []*scheduler.Task // in the order in which they were stored
 	keys     map[memoryKey]scheduler.Ref
+	held     map[memoryKey]scheduler.Ref // unique keys of open tasks
 	past     map[scheduler.Ref][]PastAttempt
 	sessions map[memorySession]*scheduler.Session
 	ledger   map[ledgerLine]*Balance
@@ -65,6 +66,7 @@ func NewMemory(clock func() time.Time) *Memory {
 		clock:    clock,
 		tasks:    map[scheduler.Ref]*scheduler.Task{},
 		keys:     map[memoryKey]scheduler.Ref{},
+		held:     map[memoryKey]scheduler.Ref{},
 		past:     map[scheduler.Ref][]PastAttempt{},
 		sessions: map[memorySession]*scheduler.Session{},
 		ledger:   map[ledgerLine]*Balance{},
@@ -165,6 +167,7 @@ func (m *Memory) put(row *scheduler.Task, next scheduler.Task) {
 	*row = next
 	if before.State.Open() && next.State.Terminal() {
 		m.line(row).Ended++
+		delete(m.held, memoryKey{row.Tenant, row.UniqueKey})
 	}
 	if m.watch != nil {
 		m.watch(&before, row)

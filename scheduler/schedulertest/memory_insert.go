@@ -15,17 +15,19 @@ func (m *Memory) Insert(_ context.Context, in scheduler.Insert) ([]scheduler.Ins
 	defer m.mu.Unlock()
 	for i := range in.Tasks {
 		t := &in.Tasks[i]
-		if err := storable(t.Ref, t.Tenant, t.Kind, t.ContentType, t.TraceParent, t.IdempotencyKey); err != nil {
+		if err := storable(t.Ref, t.Tenant, t.Kind, t.ContentType, t.TraceParent, t.IdempotencyKey, t.UniqueKey); err != nil {
 			return nil, err
 		}
 	}
-	firsts := map[memoryKey]bool{}
+	firsts, holders := map[memoryKey]bool{}, map[memoryKey]bool{}
 	answers := make([]scheduler.Inserted, len(in.Tasks))
 	for i := range in.Tasks {
 		t := &in.Tasks[i]
-		key := memoryKey{t.Tenant, t.IdempotencyKey}
-		twin := t.IdempotencyKey != "" && firsts[key] // of an earlier task of the batch
-		firsts[key] = true
+		key, unique := memoryKey{t.Tenant, t.IdempotencyKey}, memoryKey{t.Tenant, t.UniqueKey}
+		twin := firsts[key] || holders[unique] // of an earlier task of the batch
+		if !twin {
+			firsts[key], holders[unique] = t.IdempotencyKey != "", t.UniqueKey != ""
+		}
 		answers[i] = m.insert(in.Region, t, twin)
 	}
 	return answers, nil
@@ -40,6 +42,9 @@ func (m *Memory) insert(region string, t *scheduler.Task, twin bool) scheduler.I
 			return m.keyStands(t, ref)
 		}
 	}
+	if ref, held := m.held[memoryKey{t.Tenant, t.UniqueKey}]; t.UniqueKey != "" && held {
+		return scheduler.Inserted{ID: t.ID, Verdict: scheduler.InsertHeld, Existing: ref, State: m.tasks[ref].State}
+	}
 	late := !t.StartBy.IsZero() && !t.StartBy.After(m.now())
 	if twin || (t.State == scheduler.Running && (late || !m.sessionOpen(region, t.Session))) {
 		return scheduler.Inserted{ID: t.ID, Verdict: scheduler.InsertNotStarted}
@@ -49,6 +54,9 @@ func (m *Memory) insert(region string, t *scheduler.Task, twin bool) scheduler.I
 	m.rows = append(m.rows, row)
 	if t.IdempotencyKey != "" {
 		m.keys[memoryKey{t.Tenant, t.IdempotencyKey}] = row.Ref
+	}
+	if t.UniqueKey != "" {
+		m.held[memoryKey{t.Tenant, t.UniqueKey}] = row.Ref
 	}
 	m.line(row).Accepted++
 	if m.watch != nil {

@@ -178,6 +178,29 @@ func (m *Memory) Expire(_ context.Context, b scheduler.ExpireBatch) ([]scheduler
 	return answers, nil
 }
 
+// UpdateTask changes a waiting task of a tenant and returns it as it stands then.
+func (m *Memory) UpdateTask(_ context.Context, tenant string, ref scheduler.Ref, c scheduler.Change) (scheduler.Task, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	row := m.tasks[ref]
+	if row == nil || row.Tenant != tenant {
+		return scheduler.Task{}, scheduler.ErrNotFound
+	}
+	for k, v := range c.Labels {
+		if err := storable(ref, k, v); err != nil {
+			return scheduler.Task{}, err
+		}
+	}
+	next, err := row.Update(c.Stored(), m.now())
+	if err != nil {
+		return scheduler.Task{}, err
+	}
+	m.line(row).Accepted--
+	m.line(&next).Accepted++
+	m.put(row, next)
+	return *row, nil
+}
+
 func moved(row *scheduler.Task, stands bool) scheduler.Moved {
 	a := scheduler.Moved{ID: row.ID, Verdict: scheduler.Lost, State: row.State, Due: row.Due}
 	if stands {

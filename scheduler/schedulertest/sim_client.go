@@ -1,6 +1,7 @@
 package schedulertest
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -24,6 +25,8 @@ type submission struct {
 	task  scheduler.Task
 	ref   scheduler.Ref
 	final bool
+	// doubted is set once an answer left open what stands.
+	doubted bool
 }
 
 func newClient(s *sim) *client {
@@ -48,6 +51,9 @@ func (c *client) plan() {
 	for range s.rand.IntN(6) {
 		s.at(s.upTo(simTrouble), c.cancel)
 	}
+	for range s.rand.IntN(6) {
+		s.at(s.upTo(simTrouble), c.update)
+	}
 }
 
 // draw makes up a task.
@@ -66,6 +72,9 @@ func (c *client) draw() *submission {
 	if s.chance(0.35) {
 		t.IdempotencyKey = fmt.Sprintf("key-%d", s.rand.IntN(12))
 		t.Fingerprint = []byte(pick(s, "same", "same", "same", "other"))
+	}
+	if s.chance(0.2) {
+		t.UniqueKey, t.Spec.RefuseHeld = fmt.Sprintf("unique-%d", s.rand.IntN(4)), s.chance(0.3)
 	}
 	if s.chance(0.2) {
 		t.Spec.Exclusive = true
@@ -127,11 +136,16 @@ func (c *client) answered(subs []*submission, eff engine.Effect) {
 		if told {
 			outcome = answer.Outcomes[i]
 		}
+		sub.doubted = sub.doubted || isUnknown(outcome.Err)
+		held := outcome.Err == engine.ErrKeyHeld || (outcome.Err == nil && outcome.Existed && sub.task.UniqueKey != "") //nolint:errorlint // the answer is the sentinel itself
+		if held && !sub.doubted && !sub.final {
+			c.s.oracle.notStored[string(sub.task.Payload)] = true
+		}
 		switch {
 		case sub.final:
 		case outcome.Err == nil:
 			c.accepted(sub, outcome)
-		case outcome.Err == engine.ErrKeyReused: //nolint:errorlint // the answer is the sentinel itself
+		case outcome.Err == engine.ErrKeyReused || outcome.Err == engine.ErrKeyHeld: //nolint:errorlint // the answer is the sentinel itself
 			c.settle(sub)
 		case isUnknown(outcome.Err) && sub.task.IdempotencyKey == "":
 			c.settle(sub)
@@ -154,6 +168,9 @@ func (c *client) accepted(sub *submission, outcome engine.SubmitOutcome) {
 	sub.ref = outcome.Ref
 	c.known = append(c.known, outcome.Ref)
 	c.s.oracle.accepted(sub, outcome)
+	if joined := outcome.Existed && sub.task.UniqueKey != ""; joined {
+		return // its idempotency key, if it has one, stands for nothing
+	}
 	if key := sub.task.IdempotencyKey; key != "" {
 		key = sub.task.Tenant + "/" + key
 		if before, said := c.keys[key]; said && before != outcome.Ref {
@@ -179,6 +196,33 @@ func (c *client) cancel() {
 			c.canceled[ref] = true
 		}
 	})
+}
+
+// update changes some task that is known, if it waits, and tells some instance, or nobody: the answer gets lost, or its process dies.
+func (c *client) update() {
+	s := c.s
+	if len(c.known) == 0 {
+		return
+	}
+	ref := pick(s, c.known...)
+	tier, run := pick(s, scheduler.Tiers[:]...), time.Time{}
+	change := scheduler.Change{Tier: &tier}
+	if s.chance(0.6) {
+		if s.chance(0.5) {
+			run = s.clock().Add(s.upTo(10 * time.Second))
+		}
+		change.RunAt = &run
+	}
+	t, _ := s.memory.Task(ref)
+	s.running = change
+	got, err := s.memory.UpdateTask(context.Background(), t.Tenant, ref, change)
+	s.running = nil
+	if s.tracef("somebody changes %s: %v", short(ref.ID), err); err != nil || s.chance(0.3) {
+		return
+	}
+	if in := pick(s, s.instances...); in.engine != nil {
+		in.post(engine.TaskUpdated{Task: got})
+	}
 }
 
 func (c *client) waits() bool { return c.open > 0 }

@@ -17,6 +17,7 @@ type oracle struct {
 	started    map[scheduler.Token]bool
 	succeeded  map[scheduler.Token]bool // handlers that have reported success
 	ends       map[scheduler.Ref]int
+	notStored  map[string]bool             // payloads of submissions that were told of another task in their stead
 	open       int                         // rows that have not ended
 	leftUnsaid map[scheduler.WorkerID]bool // workers that drained, and could not say everything before they had to go
 	limited    map[limitUse]int            // running rows that carry a limit
@@ -48,7 +49,7 @@ func (o *oracle) carries(t *scheduler.Task, n int) {
 func newOracle(s *sim) *oracle {
 	return &oracle{
 		s: s, started: map[scheduler.Token]bool{}, succeeded: map[scheduler.Token]bool{}, ends: map[scheduler.Ref]int{},
-		leftUnsaid: map[scheduler.WorkerID]bool{}, limited: map[limitUse]int{},
+		leftUnsaid: map[scheduler.WorkerID]bool{}, notStored: map[string]bool{}, limited: map[limitUse]int{},
 	}
 }
 
@@ -62,6 +63,10 @@ func (o *oracle) failf(format string, args ...any) {
 func (o *oracle) changed(before, after *scheduler.Task) {
 	if before == nil {
 		o.open++
+		o.unique(after)
+		if o.notStored[string(after.Payload)] {
+			o.failf("P1: %s is stored, and its submitter was told of another task", after.Ref)
+		}
 		o.s.tracef("  %s is stored %s", short(after.ID), after.State)
 		if after.State == scheduler.Running {
 			o.becameRunning(&scheduler.Task{State: scheduler.Ready}, after)
@@ -83,11 +88,21 @@ func (o *oracle) changed(before, after *scheduler.Task) {
 	if after.State.Terminal() {
 		o.ended(before, after)
 	}
-	if after.State == scheduler.Ready && before.State == scheduler.Scheduled && before.WakeAt.After(o.s.memory.now()) {
+	_, asked := o.s.running.(scheduler.Change)
+	if after.State == scheduler.Ready && before.State == scheduler.Scheduled && before.WakeAt.After(o.s.memory.now()) && !asked {
 		o.failf("%s was made ready before its time %v", after.Ref, before.WakeAt)
 	}
 	if after.Counted > after.Spec.Attempts() {
 		o.failf("%s: %d attempts counted, the most is %d", after.Ref, after.Counted, after.Spec.Attempts())
+	}
+}
+
+// unique checks that no other open task has the unique key of one that is stored.
+func (o *oracle) unique(t *scheduler.Task) {
+	for _, other := range o.s.memory.rows {
+		if t.UniqueKey != "" && other.UniqueKey == t.UniqueKey && other.Tenant == t.Tenant && other.ID != t.ID && other.State.Open() {
+			o.failf("%s and %s are open with the unique key %q", t.Ref, other.Ref, t.UniqueKey)
+		}
 	}
 }
 
@@ -222,6 +237,7 @@ func (o *oracle) accepted(sub *submission, outcome engine.SubmitOutcome) {
 		o.failf("P1: %s was accepted, and is not there", outcome.Ref)
 	case !outcome.Existed && !bytes.Equal(t.Payload, sub.task.Payload):
 		o.failf("P1: %q was accepted as %s, which is %q", sub.task.Payload, outcome.Ref, t.Payload)
+	case outcome.Existed && sub.task.UniqueKey != "" && t.UniqueKey == sub.task.UniqueKey && t.Tenant == sub.task.Tenant: // joined
 	case t.IdempotencyKey != sub.task.IdempotencyKey:
 		o.failf("P5: key %q was accepted as %s with key %q", sub.task.IdempotencyKey, outcome.Ref, t.IdempotencyKey)
 	}

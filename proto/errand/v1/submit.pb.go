@@ -76,7 +76,7 @@ type SubmitTaskResponse struct {
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// Where it stands now; running when a worker was free at once.
 	State TaskState `protobuf:"varint,2,opt,name=state,proto3,enum=errand.v1.TaskState" json:"state,omitempty"`
-	// Its idempotency key stood for this task already: nothing new was stored.
+	// Its idempotency key stood for this task already, or this open task holds its unique key: nothing new was stored.
 	Existed bool `protobuf:"varint,3,opt,name=existed,proto3" json:"existed,omitempty"`
 	// It was stored as standard, being beyond the tenant's urgent rate. Not filled in this release.
 	Demoted bool `protobuf:"varint,4,opt,name=demoted,proto3" json:"demoted,omitempty"`

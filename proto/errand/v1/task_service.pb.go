@@ -376,7 +376,7 @@ func (x *ListTasksResponse) GetNextPageToken() string {
 // TaskChanges is what can be changed of a waiting task; the rules are those of TaskSpec's fields of the same names.
 type TaskChanges struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How urgent it is.
+	// How urgent it is. A delay tolerance that was the old tier's default becomes the new one's.
 	Tier Tier `protobuf:"varint,1,opt,name=tier,proto3,enum=errand.v1.Tier" json:"tier,omitempty"`
 	// How long it may wait once it is ready; due moves along. At most 30 days.
 	DelayTolerance *durationpb.Duration `protobuf:"bytes,2,opt,name=delay_tolerance,json=delayTolerance,proto3" json:"delay_tolerance,omitempty"`
@@ -396,7 +396,7 @@ type TaskChanges struct {
 	Useless isTaskChanges_Useless `protobuf_oneof:"useless"`
 	// For people and filters; replaced as a whole. At most 32, keys of 1 to 63 bytes, values of at most 255.
 	Labels map[string]string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Conditions on the worker's labels that are better met; replaced as a whole. At most 16.
+	// Conditions on the worker's labels that are better met; replaced as a whole. At most 16. NOT_YET_AVAILABLE in this release.
 	Preferences   []*Preference `protobuf:"bytes,8,rep,name=preferences,proto3" json:"preferences,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

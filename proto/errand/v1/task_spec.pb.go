@@ -191,6 +191,59 @@ func (ImpossiblePolicy) EnumDescriptor() ([]byte, []int) {
 	return file_errand_v1_task_spec_proto_rawDescGZIP(), []int{2}
 }
 
+// UniquePolicy says what a submission gets whose unique key is held by an open task.
+type UniquePolicy int32
+
+const (
+	// Means join.
+	UniquePolicy_UNIQUE_POLICY_UNSPECIFIED UniquePolicy = 0
+	// The open task stands for the submission: it is answered, with existed.
+	UniquePolicy_UNIQUE_POLICY_JOIN UniquePolicy = 1
+	// The submission is refused with ALREADY_EXISTS, UNIQUE_KEY_HELD and the open task's handle.
+	UniquePolicy_UNIQUE_POLICY_REFUSE UniquePolicy = 2
+)
+
+// Enum value maps for UniquePolicy.
+var (
+	UniquePolicy_name = map[int32]string{
+		0: "UNIQUE_POLICY_UNSPECIFIED",
+		1: "UNIQUE_POLICY_JOIN",
+		2: "UNIQUE_POLICY_REFUSE",
+	}
+	UniquePolicy_value = map[string]int32{
+		"UNIQUE_POLICY_UNSPECIFIED": 0,
+		"UNIQUE_POLICY_JOIN":        1,
+		"UNIQUE_POLICY_REFUSE":      2,
+	}
+)
+
+func (x UniquePolicy) Enum() *UniquePolicy {
+	p := new(UniquePolicy)
+	*p = x
+	return p
+}
+
+func (x UniquePolicy) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (UniquePolicy) Descriptor() protoreflect.EnumDescriptor {
+	return file_errand_v1_task_spec_proto_enumTypes[3].Descriptor()
+}
+
+func (UniquePolicy) Type() protoreflect.EnumType {
+	return &file_errand_v1_task_spec_proto_enumTypes[3]
+}
+
+func (x UniquePolicy) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use UniquePolicy.Descriptor instead.
+func (UniquePolicy) EnumDescriptor() ([]byte, []int) {
+	return file_errand_v1_task_spec_proto_rawDescGZIP(), []int{3}
+}
+
 // RetryPolicy says when a failed attempt is tried again: exponential backoff with full jitter.
 type RetryPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -369,7 +422,9 @@ type TaskSpec struct {
 	// A submission with this key is stored once per tenant, in all regions; the same request again gets the same task, another
 	// request KEY_REUSED. Empty for none; at most 255 bytes; kept 7 days past the task's end.
 	IdempotencyKey string `protobuf:"bytes,20,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	// At most one open task per tenant and key. Empty for none; at most 255 bytes. NOT_YET_AVAILABLE in this release.
+	// At most one open task per tenant and key, in all regions: from when it is stored until it has ended, retries included. What a
+	// submission gets while another holds the key says unique_policy. An idempotency_key that stands for a task is looked at first.
+	// Empty for none; at most 255 bytes.
 	UniqueKey string `protobuf:"bytes,21,opt,name=unique_key,json=uniqueKey,proto3" json:"unique_key,omitempty"`
 	// Named limits that a start must pass. At most 8. NOT_YET_AVAILABLE in this release.
 	Limits []*Limit `protobuf:"bytes,22,rep,name=limits,proto3" json:"limits,omitempty"`
@@ -386,8 +441,10 @@ type TaskSpec struct {
 	Preemptible bool `protobuf:"varint,27,opt,name=preemptible,proto3" json:"preemptible,omitempty"`
 	// Refuse the submission rather than accept a promise that cannot be kept. Default false. NOT_YET_AVAILABLE in this release.
 	RejectIfInfeasible bool `protobuf:"varint,28,opt,name=reject_if_infeasible,json=rejectIfInfeasible,proto3" json:"reject_if_infeasible,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// What happens while an open task holds unique_key. Default join. Only together with unique_key.
+	UniquePolicy  UniquePolicy `protobuf:"varint,29,opt,name=unique_policy,json=uniquePolicy,proto3,enum=errand.v1.UniquePolicy" json:"unique_policy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TaskSpec) Reset() {
@@ -638,6 +695,13 @@ func (x *TaskSpec) GetRejectIfInfeasible() bool {
 	return false
 }
 
+func (x *TaskSpec) GetUniquePolicy() UniquePolicy {
+	if x != nil {
+		return x.UniquePolicy
+	}
+	return UniquePolicy_UNIQUE_POLICY_UNSPECIFIED
+}
+
 type isTaskSpec_Start interface {
 	isTaskSpec_Start()
 }
@@ -690,7 +754,7 @@ const file_errand_v1_task_spec_proto_rawDesc = "" +
 	"\x10 \"\x06r\x04 \x01(?R\x13nonRetryableReasons\"B\n" +
 	"\x05Limit\x12\x1d\n" +
 	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(?R\x04name\x12\x1a\n" +
-	"\x03key\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\xff\x01R\x03key\"\x99\x0e\n" +
+	"\x03key\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\xff\x01R\x03key\"\xe1\x0e\n" +
 	"\bTaskSpec\x123\n" +
 	"\x04kind\x18\x01 \x01(\tB\x1f\xbaH\x1cr\x1a2\x18^[a-z][a-z0-9._-]{0,62}$R\x04kind\x12#\n" +
 	"\apayload\x18\x02 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80\x10R\apayload\x12+\n" +
@@ -724,7 +788,8 @@ const file_errand_v1_task_spec_proto_rawDesc = "" +
 	"\x11impossible_policy\x18\x19 \x01(\x0e2\x1b.errand.v1.ImpossiblePolicyB\b\xbaH\x05\x82\x01\x02\x10\x01R\x10impossiblePolicy\x12\x1c\n" +
 	"\texclusive\x18\x1a \x01(\bR\texclusive\x12 \n" +
 	"\vpreemptible\x18\x1b \x01(\bR\vpreemptible\x120\n" +
-	"\x14reject_if_infeasible\x18\x1c \x01(\bR\x12rejectIfInfeasible\x1a9\n" +
+	"\x14reject_if_infeasible\x18\x1c \x01(\bR\x12rejectIfInfeasible\x12F\n" +
+	"\runique_policy\x18\x1d \x01(\x0e2\x17.errand.v1.UniquePolicyB\b\xbaH\x05\x82\x01\x02\x10\x01R\funiquePolicy\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +
@@ -745,7 +810,11 @@ const file_errand_v1_task_spec_proto_rawDesc = "" +
 	"\x10ImpossiblePolicy\x12!\n" +
 	"\x1dIMPOSSIBLE_POLICY_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18IMPOSSIBLE_POLICY_CANCEL\x10\x01\x12\x19\n" +
-	"\x15IMPOSSIBLE_POLICY_RUN\x10\x02B5Z3github.com/errandhq/errand/proto/errand/v1;errandv1b\x06proto3"
+	"\x15IMPOSSIBLE_POLICY_RUN\x10\x02*_\n" +
+	"\fUniquePolicy\x12\x1d\n" +
+	"\x19UNIQUE_POLICY_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12UNIQUE_POLICY_JOIN\x10\x01\x12\x18\n" +
+	"\x14UNIQUE_POLICY_REFUSE\x10\x02B5Z3github.com/errandhq/errand/proto/errand/v1;errandv1b\x06proto3"
 
 var (
 	file_errand_v1_task_spec_proto_rawDescOnce sync.Once
@@ -759,45 +828,47 @@ func file_errand_v1_task_spec_proto_rawDescGZIP() []byte {
 	return file_errand_v1_task_spec_proto_rawDescData
 }
 
-var file_errand_v1_task_spec_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_errand_v1_task_spec_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
 var file_errand_v1_task_spec_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_errand_v1_task_spec_proto_goTypes = []any{
 	(Tier)(0),                     // 0: errand.v1.Tier
 	(ParentCondition)(0),          // 1: errand.v1.ParentCondition
 	(ImpossiblePolicy)(0),         // 2: errand.v1.ImpossiblePolicy
-	(*RetryPolicy)(nil),           // 3: errand.v1.RetryPolicy
-	(*Limit)(nil),                 // 4: errand.v1.Limit
-	(*TaskSpec)(nil),              // 5: errand.v1.TaskSpec
-	nil,                           // 6: errand.v1.TaskSpec.LabelsEntry
-	(*durationpb.Duration)(nil),   // 7: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
-	(*Requirements)(nil),          // 9: errand.v1.Requirements
-	(*Selector)(nil),              // 10: errand.v1.Selector
-	(*Preference)(nil),            // 11: errand.v1.Preference
+	(UniquePolicy)(0),             // 3: errand.v1.UniquePolicy
+	(*RetryPolicy)(nil),           // 4: errand.v1.RetryPolicy
+	(*Limit)(nil),                 // 5: errand.v1.Limit
+	(*TaskSpec)(nil),              // 6: errand.v1.TaskSpec
+	nil,                           // 7: errand.v1.TaskSpec.LabelsEntry
+	(*durationpb.Duration)(nil),   // 8: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
+	(*Requirements)(nil),          // 10: errand.v1.Requirements
+	(*Selector)(nil),              // 11: errand.v1.Selector
+	(*Preference)(nil),            // 12: errand.v1.Preference
 }
 var file_errand_v1_task_spec_proto_depIdxs = []int32{
-	7,  // 0: errand.v1.RetryPolicy.initial_backoff:type_name -> google.protobuf.Duration
-	7,  // 1: errand.v1.RetryPolicy.max_backoff:type_name -> google.protobuf.Duration
-	6,  // 2: errand.v1.TaskSpec.labels:type_name -> errand.v1.TaskSpec.LabelsEntry
+	8,  // 0: errand.v1.RetryPolicy.initial_backoff:type_name -> google.protobuf.Duration
+	8,  // 1: errand.v1.RetryPolicy.max_backoff:type_name -> google.protobuf.Duration
+	7,  // 2: errand.v1.TaskSpec.labels:type_name -> errand.v1.TaskSpec.LabelsEntry
 	0,  // 3: errand.v1.TaskSpec.tier:type_name -> errand.v1.Tier
-	7,  // 4: errand.v1.TaskSpec.delay_tolerance:type_name -> google.protobuf.Duration
-	8,  // 5: errand.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
-	7,  // 6: errand.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
-	8,  // 7: errand.v1.TaskSpec.start_by:type_name -> google.protobuf.Timestamp
-	7,  // 8: errand.v1.TaskSpec.start_within:type_name -> google.protobuf.Duration
-	7,  // 9: errand.v1.TaskSpec.attempt_timeout:type_name -> google.protobuf.Duration
-	3,  // 10: errand.v1.TaskSpec.retry_policy:type_name -> errand.v1.RetryPolicy
-	9,  // 11: errand.v1.TaskSpec.requirements:type_name -> errand.v1.Requirements
-	10, // 12: errand.v1.TaskSpec.selectors:type_name -> errand.v1.Selector
-	11, // 13: errand.v1.TaskSpec.preferences:type_name -> errand.v1.Preference
-	4,  // 14: errand.v1.TaskSpec.limits:type_name -> errand.v1.Limit
+	8,  // 4: errand.v1.TaskSpec.delay_tolerance:type_name -> google.protobuf.Duration
+	9,  // 5: errand.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
+	8,  // 6: errand.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
+	9,  // 7: errand.v1.TaskSpec.start_by:type_name -> google.protobuf.Timestamp
+	8,  // 8: errand.v1.TaskSpec.start_within:type_name -> google.protobuf.Duration
+	8,  // 9: errand.v1.TaskSpec.attempt_timeout:type_name -> google.protobuf.Duration
+	4,  // 10: errand.v1.TaskSpec.retry_policy:type_name -> errand.v1.RetryPolicy
+	10, // 11: errand.v1.TaskSpec.requirements:type_name -> errand.v1.Requirements
+	11, // 12: errand.v1.TaskSpec.selectors:type_name -> errand.v1.Selector
+	12, // 13: errand.v1.TaskSpec.preferences:type_name -> errand.v1.Preference
+	5,  // 14: errand.v1.TaskSpec.limits:type_name -> errand.v1.Limit
 	1,  // 15: errand.v1.TaskSpec.parent_condition:type_name -> errand.v1.ParentCondition
 	2,  // 16: errand.v1.TaskSpec.impossible_policy:type_name -> errand.v1.ImpossiblePolicy
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	3,  // 17: errand.v1.TaskSpec.unique_policy:type_name -> errand.v1.UniquePolicy
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_errand_v1_task_spec_proto_init() }
@@ -817,7 +888,7 @@ func file_errand_v1_task_spec_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_errand_v1_task_spec_proto_rawDesc), len(file_errand_v1_task_spec_proto_rawDesc)),
-			NumEnums:      3,
+			NumEnums:      4,
 			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -29,6 +29,7 @@ CREATE TABLE tasks (
     content_type     TEXT,
     trace_parent     TEXT,
     idempotency_key  TEXT,
+    unique_key       TEXT,
     spec             JSONB,
     payload          BYTEA,
     result           BYTEA,
@@ -38,6 +39,8 @@ CREATE TABLE tasks (
     -- other index too, at each change of state; these columns do not change when a running task ends well.
     lane             SMALLINT GENERATED ALWAYS AS (CASE WHEN state = 2 THEN shard END) STORED,
     dead_at          TIMESTAMPTZ GENERATED ALWAYS AS (CASE WHEN state = 6 THEN ended_at END) STORED,
+    -- The tenant and the unique key while the task is open. Of a task without one it never changes either.
+    open_key         TEXT GENERATED ALWAYS AS (CASE WHEN state < 5 THEN tenant || '/' || unique_key END) STORED,
     PRIMARY KEY (region, id),
     CONSTRAINT tasks_state CHECK (state BETWEEN 1 AND 8 AND tier BETWEEN 1 AND 3),
     CONSTRAINT tasks_counts CHECK (counted BETWEEN 0 AND attempt AND worker_losses BETWEEN 0 AND counted),
@@ -61,6 +64,8 @@ CREATE TABLE tasks (
 CREATE INDEX tasks_by_ready ON tasks (region, lane, tenant, tier, class, due, id) WHERE lane IS NOT NULL;
 CREATE INDEX tasks_by_wake ON tasks (region, shard, wake_at, id) WHERE wake_at IS NOT NULL;
 CREATE INDEX tasks_dead ON tasks (region, tenant, dead_at, id) WHERE dead_at IS NOT NULL;
+-- At most one open task per tenant and key, in all regions: only a task with such a key is looked for outside its own.
+CREATE UNIQUE INDEX tasks_by_open_key ON tasks (open_key) WHERE open_key IS NOT NULL;
 CREATE INDEX tasks_by_tenant ON tasks (region, tenant, created_at, id) WHERE tenant IS NOT NULL;
 
 -- Which tasks each statement started under a session, so that the running tasks of a session are found: a row per statement in place

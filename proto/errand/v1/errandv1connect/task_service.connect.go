@@ -80,7 +80,8 @@ type TaskServiceClient interface {
 	WaitTask(context.Context, *v1.WaitTaskRequest) (*v1.WaitTaskResponse, error)
 	// ListTasks returns tasks, newest first, in pages.
 	ListTasks(context.Context, *v1.ListTasksRequest) (*v1.ListTasksResponse, error)
-	// UpdateTask changes a waiting task; one that runs or has ended is refused. NOT_YET_AVAILABLE in this release.
+	// UpdateTask changes a waiting task; one that runs or has ended is refused. After STORE_UNAVAILABLE it may have been changed:
+	// the same again is safe.
 	UpdateTask(context.Context, *v1.UpdateTaskRequest) (*v1.UpdateTaskResponse, error)
 	// CancelTask asks to cancel a task; the answer says what really happened.
 	CancelTask(context.Context, *v1.CancelTaskRequest) (*v1.CancelTaskResponse, error)
@@ -356,7 +357,8 @@ type TaskServiceHandler interface {
 	WaitTask(context.Context, *v1.WaitTaskRequest) (*v1.WaitTaskResponse, error)
 	// ListTasks returns tasks, newest first, in pages.
 	ListTasks(context.Context, *v1.ListTasksRequest) (*v1.ListTasksResponse, error)
-	// UpdateTask changes a waiting task; one that runs or has ended is refused. NOT_YET_AVAILABLE in this release.
+	// UpdateTask changes a waiting task; one that runs or has ended is refused. After STORE_UNAVAILABLE it may have been changed:
+	// the same again is safe.
 	UpdateTask(context.Context, *v1.UpdateTaskRequest) (*v1.UpdateTaskResponse, error)
 	// CancelTask asks to cancel a task; the answer says what really happened.
 	CancelTask(context.Context, *v1.CancelTaskRequest) (*v1.CancelTaskResponse, error)
