@@ -86,6 +86,8 @@ func (c *Core) Step(ev Event) {
 		c.apply(ev)
 	case PartChanged:
 		c.gates.setParts(ev.Parts)
+	case OthersRun:
+		c.othersRun(ev)
 	case Vanished:
 		c.vanished(ev.Tokens)
 	case UsedElsewhere:

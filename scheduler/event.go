@@ -105,6 +105,14 @@ type UsedElsewhere struct {
 // Vanished tells of attempts that have moved to another instance, or were thought to, and run no more. See [Core.Ghosts].
 type Vanished struct{ Tokens []Token }
 
+// OthersRun tells what the region's other instances run, and which part of every cap is each one's: what one runs beyond its part, since
+// its part was larger once, is nobody else's yet.
+type OthersRun struct {
+	Rows  []Held
+	Parts map[SessionID]fairness.Part
+}
+
+func (OthersRun) event()       {}
 func (Vanished) event()        {}
 func (SettingsChanged) event() {}
 func (PartChanged) event()     {}

@@ -45,6 +45,7 @@ type gate struct {
 	capped   bool
 	limit    int     // attempts at once, in the region
 	slots    int     // the part of them that is this instance's
+	overhang int     // what others run beyond their parts: it is taken off the slots
 	rate     float64 // starts per second in the region, 0 for any
 	used     int     // attempts that carry it
 	bucket   fairness.Bucket
@@ -65,7 +66,7 @@ func (g *gate) room(now time.Time, parts []fairness.Part) (int, bool) {
 	}
 	n, bounded := math.MaxInt, false
 	if g.capped {
-		n, bounded = max(g.slots-g.used, 0), true
+		n, bounded = max(g.slots-g.overhang-g.used, 0), true
 	}
 	if limited := g.refill(now, parts); limited {
 		n, bounded = min(n, int(max(math.Floor(g.bucket.Tokens), 0))), true
@@ -100,7 +101,7 @@ func (g *gate) admits(now time.Time, parts []fairness.Part) bool {
 
 // idle tells whether nothing would be forgotten with the gate.
 func (g *gate) idle() bool {
-	return g.used == 0 && len(g.waiting) == 0 && (g.bucket.Unlimited() || g.bucket.Tokens >= g.bucket.Burst) && !g.closed
+	return g.used == 0 && g.overhang == 0 && len(g.waiting) == 0 && (g.bucket.Unlimited() || g.bucket.Tokens >= g.bucket.Burst) && !g.closed
 }
 
 // gates are all that are set, and what is set.
@@ -175,6 +176,40 @@ func (s *gates) setParts(parts []fairness.Part) {
 	}
 }
 
+// othersRun takes off the slots what other instances run beyond their parts.
+func (c *Core) othersRun(ev OthersRun) {
+	type use struct {
+		gate    *gate
+		session SessionID
+	}
+	used := map[use]int{}
+	for i := range ev.Rows {
+		h := &ev.Rows[i]
+		for _, g := range c.gates.of(h.Tenant, h.Kind, h.Spec.Limits) {
+			used[use{g, h.Session}]++
+		}
+	}
+	for _, g := range c.gates.byKey {
+		g.overhang = 0
+	}
+	for u, n := range used { // sums: in any order
+		u.gate.overhang += max(n-ev.Parts[u.session].Slots(u.gate.limit, u.gate.key.salt()), 0)
+	}
+	for _, g := range sortedGates(c.gates.byKey) {
+		c.gates.touch(g)
+	}
+}
+
+// Overhang tells whether others run anything beyond their parts of the caps.
+func (c *Core) Overhang() bool {
+	for _, g := range c.gates.byKey {
+		if g.overhang > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // release takes an attempt's slots back.
 func (s *gates) release(gates []*gate) {
 	for _, g := range gates {
@@ -185,7 +220,7 @@ func (s *gates) release(gates []*gate) {
 
 // wait sets when a gate with a rate opens next.
 func (s *gates) wait(g *gate, now time.Time) {
-	if len(g.waiting) == 0 || g.bucket.Unlimited() || g.closed || (g.capped && g.used >= g.slots) {
+	if len(g.waiting) == 0 || g.bucket.Unlimited() || g.closed || (g.capped && g.used >= g.slots-g.overhang) {
 		return
 	}
 	g.opens = now.Add(g.bucket.Wait(now))

@@ -9,32 +9,43 @@ import (
 	"github.com/errandhq/errand/scheduler"
 )
 
-// division is which part of every cap is this instance's. It shrinks at once, and grows only after everyone else has had time to
-// shrink, and no row of an instance that is gone is running any more: so the parts in use never exceed the cap.
+// division is which part of every cap is this instance's. It shrinks at once, and grows only when nobody can use what it grows by: every
+// other instance has had time to shrink, no row of an instance that is gone is running any more, and what others run beyond
+// their parts is known. So all running rows together never exceed a cap.
 type division struct {
-	target  fairness.Part // by the sessions as they were seen last
-	parts   []fairness.Part
-	settled bool          // nothing but the target holds
-	at      time.Duration // when the target changed last
-	asked   bool
-	askAt   time.Duration
-	asking  pipe
+	sessions []scheduler.SessionID // that it is among, in order
+	target   fairness.Part
+	parts    []fairness.Part // in force: what all of them have may be used
+	expired  bool            // one of the sessions has expired and is not ended: it may have rows, and cannot shrink
+	settled  bool            // nothing but the target is in force
+	changed  time.Duration   // when the target changed last
+
+	asked  bool
+	askAt  time.Duration
+	asking pipe
+	others []scheduler.SessionID // whose rows are read still
+	rows   []scheduler.Held      // read so far
 }
 
-func newDivision() division { return division{asking: pipe{name: "orphans", limit: 1}} }
+func newDivision() division { return division{asking: pipe{name: "running", limit: 1}} }
 
 // divideAmong takes note of the region's sessions, this one among them.
-func (e *Engine) divideAmong(sessions []scheduler.SessionID) {
+func (e *Engine) divideAmong(sessions []scheduler.SessionID, expired bool) {
 	slices.SortFunc(sessions, scheduler.SessionID.Compare)
 	d := &e.division
-	target := fairness.Part{Of: len(sessions), Number: slices.Index(sessions, e.session.id)}
-	if target == d.target {
+	d.expired = expired
+	if slices.Equal(sessions, d.sessions) {
 		return
 	}
-	d.target, d.settled, d.at, d.askAt = target, false, e.local, 0
+	target := e.partOf(sessions, e.session.id)
+	d.sessions, d.target, d.settled, d.changed, d.askAt = sessions, target, false, e.local, 0
 	if len(d.parts) > 0 && !slices.Contains(d.parts, target) {
 		e.setParts(append(slices.Clone(d.parts), target))
 	}
+}
+
+func (e *Engine) partOf(sessions []scheduler.SessionID, id scheduler.SessionID) fairness.Part {
+	return fairness.Part{Of: len(sessions), Number: slices.Index(sessions, id)}
 }
 
 func (e *Engine) setParts(parts []fairness.Part) {
@@ -42,7 +53,8 @@ func (e *Engine) setParts(parts []fairness.Part) {
 	e.core.Step(scheduler.PartChanged{Parts: parts})
 }
 
-// divide lets the present division hold when nobody can use an older one any more.
+// divide lets the present division hold when nobody can use an older one any more, and looks again at what others run beyond their parts
+// as long as they do.
 func (e *Engine) divide() {
 	d := &e.division
 	// Every other instance has renewed its session by then and has seen this one, or trusts its session no more. Alone, one more look
@@ -51,23 +63,75 @@ func (e *Engine) divide() {
 	if d.target.Of <= 1 && len(d.parts) == 0 {
 		wait = e.timing.Renewal + e.timing.RenewalCall
 	}
-	if d.settled || d.asked || !e.trusted() || d.target.Of == 0 || e.local < max(d.at+wait, d.askAt) {
-		return
+	switch {
+	case d.asked || !e.trusted() || d.target.Of == 0 || e.local < max(d.changed+wait, d.askAt):
+	case d.settled && !e.core.Overhang():
+	case d.expired:
+		d.askAt = e.local + e.timing.Reclaim
+	default:
+		e.readOrphans()
 	}
-	d.asked = true
+}
+
+// readOrphans begins the look: rows of sessions that are ended are nobody's, and count for no part.
+func (e *Engine) readOrphans() {
+	d := &e.division
 	all := make([]uint8, regions.ShardsPerRegion)
 	for i := range all {
 		all[i] = uint8(i)
 	}
-	target := d.target
+	d.asked, d.rows = true, nil
+	d.others = slices.DeleteFunc(slices.Clone(d.sessions), func(id scheduler.SessionID) bool { return id == e.session.id })
+	sessions := d.sessions
 	e.run(&d.asking, scheduler.OrphanQuery{Region: e.region, Shards: all, Limit: 1}, func(s *statement, answer any, err error) {
 		e.finish(s)
-		d := &e.division
-		d.asked, d.askAt = false, e.local+e.timing.Reclaim
-		if err != nil || len(answer.([]scheduler.Held)) > 0 || d.target != target {
+		if err != nil || len(answer.([]scheduler.Held)) > 0 || !slices.Equal(sessions, e.division.sessions) {
+			e.lookAgain()
 			return
 		}
-		d.settled = true
-		e.setParts([]fairness.Part{target})
+		e.readOthers(sessions, scheduler.ID{})
 	})
+}
+
+// readOthers reads what the others run, page by page.
+func (e *Engine) readOthers(sessions []scheduler.SessionID, after scheduler.ID) {
+	d := &e.division
+	if len(d.others) == 0 {
+		e.settleDivision()
+		return
+	}
+	q := scheduler.RunningQuery{Region: e.region, Session: d.others[0], After: after, Limit: scheduler.BatchRowsMax}
+	e.run(&d.asking, q, func(s *statement, answer any, err error) {
+		e.finish(s)
+		d := &e.division
+		if err != nil || !slices.Equal(sessions, d.sessions) {
+			e.lookAgain()
+			return
+		}
+		page := answer.([]scheduler.Held)
+		d.rows = append(d.rows, page...)
+		if len(page) < q.Limit {
+			d.others = d.others[1:]
+			e.readOthers(sessions, scheduler.ID{})
+			return
+		}
+		e.readOthers(sessions, page[len(page)-1].ID)
+	})
+}
+
+func (e *Engine) settleDivision() {
+	d := &e.division
+	parts := map[scheduler.SessionID]fairness.Part{}
+	for _, id := range d.sessions {
+		parts[id] = e.partOf(d.sessions, id)
+	}
+	d.settled = true
+	e.core.Step(scheduler.OthersRun{Rows: d.rows, Parts: parts})
+	e.setParts([]fairness.Part{d.target})
+	e.lookAgain()
+}
+
+func (e *Engine) lookAgain() {
+	d := &e.division
+	d.asked, d.rows, d.others, d.askAt = false, nil, nil, e.local+e.timing.Reclaim
 }

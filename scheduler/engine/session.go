@@ -178,7 +178,7 @@ func (e *Engine) learnSessions(r scheduler.Renewal) {
 		}
 		open = append(open, other.ID) // also one that has expired: until it is ended it may come back with its rows
 	}
-	e.divideAmong(open)
+	e.divideAmong(open, expired)
 	e.setLanes(regions.Lanes(regions.ShardsPerRegion, owners))
 	if expired && e.steady() && !s.reclaim {
 		s.reclaim = true
