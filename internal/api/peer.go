@@ -15,6 +15,9 @@ import (
 	"github.com/errandhq/errand/scheduler/engine"
 )
 
+// usedKindsMax bounds the kinds of which an instance tells its slots; the others count as this instance's alone.
+const usedKindsMax = 1000
+
 // watchAnswer is the longest a peer's Watch stays open.
 const watchAnswer = 20 * time.Second
 
@@ -78,8 +81,8 @@ func (s *peerService) Use(_ context.Context, req *peerv1.UseRequest) (*peerv1.Us
 	for _, u := range req.GetUsed() {
 		use.Used = append(use.Used, fairness.Spent{Tenant: u.GetTenant(), Amount: u.GetAmount()})
 	}
-	for kind, n := range req.GetSlots() {
-		use.Slots[kind] = max(int(n), 0)
+	for _, s := range req.GetSlots() {
+		use.Slots[s.GetKind()] = int(s.GetSlots())
 	}
 	s.peer.Post(engine.PeerUsed{Session: scheduler.SessionID(req.GetSession()), Use: use})
 	return &peerv1.UseResponse{}, nil
@@ -156,12 +159,14 @@ func (p *Peers) Use(ctx context.Context, peer scheduler.Session, from scheduler.
 	if err != nil {
 		return err
 	}
-	req := &peerv1.UseRequest{Session: from[:], Virtual: use.Virtual, Slots: map[string]int32{}}
+	req := &peerv1.UseRequest{Session: from[:], Virtual: use.Virtual}
 	for _, u := range use.Used {
 		req.Used = append(req.Used, &peerv1.TenantUse{Tenant: u.Tenant, Amount: u.Amount})
 	}
 	for kind, n := range use.Slots {
-		req.Slots[kind] = int32(n)
+		if len(req.Slots) < usedKindsMax {
+			req.Slots = append(req.Slots, &peerv1.KindRoom{Kind: kind, Slots: int32(n)})
+		}
 	}
 	_, err = c.Use(ctx, req)
 	return err

@@ -391,7 +391,7 @@ func (x *LendResponse) GetRows() []*Row {
 // TenantUse is what a tenant has used.
 type TenantUse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whose.
+	// Whose. At most 63 bytes.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// Resource-seconds of the dominant resource since the caller told last; below zero when too much was told.
 	Amount        float64 `protobuf:"fixed64,2,opt,name=amount,proto3" json:"amount,omitempty"`
@@ -450,8 +450,8 @@ type UseRequest struct {
 	Session []byte `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	// At most 1000 tenants.
 	Used []*TenantUse `protobuf:"bytes,2,rep,name=used,proto3" json:"used,omitempty"`
-	// Slots of the caller's pool workers by kind. At most 10,000.
-	Slots map[string]int32 `protobuf:"bytes,3,rep,name=slots,proto3" json:"slots,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Slots of the caller's pool workers by kind, each once. At most 1000.
+	Slots []*KindRoom `protobuf:"bytes,3,rep,name=slots,proto3" json:"slots,omitempty"`
 	// The caller's virtual time.
 	Virtual       float64 `protobuf:"fixed64,4,opt,name=virtual,proto3" json:"virtual,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -502,7 +502,7 @@ func (x *UseRequest) GetUsed() []*TenantUse {
 	return nil
 }
 
-func (x *UseRequest) GetSlots() map[string]int32 {
+func (x *UseRequest) GetSlots() []*KindRoom {
 	if x != nil {
 		return x.Slots
 	}
@@ -907,20 +907,16 @@ const file_errand_peer_v1_peer_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\"7\n" +
 	"\fLendResponse\x12'\n" +
-	"\x04rows\x18\x01 \x03(\v2\x13.errand.peer.v1.RowR\x04rows\"D\n" +
-	"\tTenantUse\x12\x16\n" +
-	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x1f\n" +
-	"\x06amount\x18\x02 \x01(\x01B\a\xbaH\x04\x12\x02@\x01R\x06amount\"\x8e\x02\n" +
+	"\x04rows\x18\x01 \x03(\v2\x13.errand.peer.v1.RowR\x04rows\"M\n" +
+	"\tTenantUse\x12\x1f\n" +
+	"\x06tenant\x18\x01 \x01(\tB\a\xbaH\x04r\x02(?R\x06tenant\x12\x1f\n" +
+	"\x06amount\x18\x02 \x01(\x01B\a\xbaH\x04\x12\x02@\x01R\x06amount\"\xc7\x01\n" +
 	"\n" +
 	"UseRequest\x12!\n" +
 	"\asession\x18\x01 \x01(\fB\a\xbaH\x04z\x02h\x10R\asession\x128\n" +
-	"\x04used\x18\x02 \x03(\v2\x19.errand.peer.v1.TenantUseB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x04used\x12F\n" +
-	"\x05slots\x18\x03 \x03(\v2%.errand.peer.v1.UseRequest.SlotsEntryB\t\xbaH\x06\x9a\x01\x03\x10\x90NR\x05slots\x12!\n" +
-	"\avirtual\x18\x04 \x01(\x01B\a\xbaH\x04\x12\x02@\x01R\avirtual\x1a8\n" +
-	"\n" +
-	"SlotsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\r\n" +
+	"\x04used\x18\x02 \x03(\v2\x19.errand.peer.v1.TenantUseB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x04used\x129\n" +
+	"\x05slots\x18\x03 \x03(\v2\x18.errand.peer.v1.KindRoomB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x05slots\x12!\n" +
+	"\avirtual\x18\x04 \x01(\x01B\a\xbaH\x04\x12\x02@\x01R\avirtual\"\r\n" +
 	"\vUseResponse\"\xaa\x01\n" +
 	"\rCancelRequest\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\fB\a\xbaH\x04z\x02h\x10R\x02id\x12\x18\n" +
@@ -961,7 +957,7 @@ func file_errand_peer_v1_peer_proto_rawDescGZIP() []byte {
 	return file_errand_peer_v1_peer_proto_rawDescData
 }
 
-var file_errand_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_errand_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_errand_peer_v1_peer_proto_goTypes = []any{
 	(*KindRoom)(nil),              // 0: errand.peer.v1.KindRoom
 	(*LendRequest)(nil),           // 1: errand.peer.v1.LendRequest
@@ -977,17 +973,16 @@ var file_errand_peer_v1_peer_proto_goTypes = []any{
 	(*WatchResponse)(nil),         // 11: errand.peer.v1.WatchResponse
 	(*HintRequest)(nil),           // 12: errand.peer.v1.HintRequest
 	(*HintResponse)(nil),          // 13: errand.peer.v1.HintResponse
-	nil,                           // 14: errand.peer.v1.UseRequest.SlotsEntry
-	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
+	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
 }
 var file_errand_peer_v1_peer_proto_depIdxs = []int32{
 	0,  // 0: errand.peer.v1.LendRequest.room:type_name -> errand.peer.v1.KindRoom
-	15, // 1: errand.peer.v1.Row.due:type_name -> google.protobuf.Timestamp
-	15, // 2: errand.peer.v1.Row.start_by:type_name -> google.protobuf.Timestamp
+	14, // 1: errand.peer.v1.Row.due:type_name -> google.protobuf.Timestamp
+	14, // 2: errand.peer.v1.Row.start_by:type_name -> google.protobuf.Timestamp
 	3,  // 3: errand.peer.v1.Row.limits:type_name -> errand.peer.v1.RowLimit
 	2,  // 4: errand.peer.v1.LendResponse.rows:type_name -> errand.peer.v1.Row
 	5,  // 5: errand.peer.v1.UseRequest.used:type_name -> errand.peer.v1.TenantUse
-	14, // 6: errand.peer.v1.UseRequest.slots:type_name -> errand.peer.v1.UseRequest.SlotsEntry
+	0,  // 6: errand.peer.v1.UseRequest.slots:type_name -> errand.peer.v1.KindRoom
 	1,  // 7: errand.peer.v1.PeerService.Lend:input_type -> errand.peer.v1.LendRequest
 	8,  // 8: errand.peer.v1.PeerService.Cancel:input_type -> errand.peer.v1.CancelRequest
 	10, // 9: errand.peer.v1.PeerService.Watch:input_type -> errand.peer.v1.WatchRequest
@@ -1016,7 +1011,7 @@ func file_errand_peer_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_errand_peer_v1_peer_proto_rawDesc), len(file_errand_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
