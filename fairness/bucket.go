@@ -33,8 +33,8 @@ func (l Limit) Share(n int) Limit {
 	return Limit{Rate: l.Rate / float64(n), Burst: max(1, l.Burst/float64(n))}
 }
 
-// Bucket is a token bucket. Over any stretch of time it gives at most Burst + Rate x time, by the clock that it is given; when that is
-// set back by more than ClockStepMax, the time that it shows again is paid again. The zero value is full from its first Refill on. Set
+// Bucket is a token bucket. Over any stretch of time it gives at most Burst + Rate x time (to a microsecond), by the clock that it is
+// given; when that is set back by more than ClockStepMax, the time that it shows again is paid again. The zero value is full from its first Refill on. Set
 // Limit anew when it changes: it holds from the next Refill on. It is not safe for concurrent use.
 type Bucket struct {
 	Limit
