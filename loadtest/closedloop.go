@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"strconv"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -205,36 +203,15 @@ type noop struct {
 }
 
 func (b *bench) startNoop(ctx context.Context, slots int) (*noop, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	log, err := os.Create(b.logFile("worker"))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = log.Close() }()
 	w := &noop{news: make(chan struct{}, 1)}
+	w.name = "worker"
 	args := []string{"noop", "--url", b.urls[0], "--key", b.pool, "--slots", strconv.Itoa(slots)}
 	if b.Pprof != "" {
 		args = append(args, "--profile", b.profileFile("worker"))
 	}
-	w.cmd = exec.CommandContext(ctx, self, args...)
-	w.cmd.Stderr = log
-	w.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := w.cmd.StdoutPipe()
-	if err != nil {
+	if err := b.startTelling(ctx, &w.process, args, w.listen); err != nil {
 		return nil, err
 	}
-	if err := w.cmd.Start(); err != nil {
-		return nil, err
-	}
-	w.done = make(chan struct{})
-	go func() {
-		w.listen(out)
-		_ = w.cmd.Wait() // it is killed in the end
-		close(w.done)
-	}()
 	return w, nil
 }
 

@@ -198,7 +198,7 @@ func (c *throughputCmd) report(ctx context.Context, cl *cluster, runs map[string
 	return writeJSON(c.JSON, out)
 }
 
-func column(all []measured, of func(measured) float64) []float64 {
+func column[T any](all []T, of func(T) float64) []float64 {
 	out := make([]float64, len(all))
 	for i, m := range all {
 		out[i] = of(m)
