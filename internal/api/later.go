@@ -9,9 +9,9 @@ import (
 // here is refused: ignoring it would break a promise silently, and a new field is refused until somebody serves it.
 var served = map[protoreflect.FullName]map[protoreflect.Name]bool{
 	"errand.v1.TaskSpec": names("kind", "payload", "content_type", "labels", "tier", "delay_tolerance", "run_at", "delay", "start_by",
-		"start_within", "attempt_timeout", "max_attempts", "max_worker_losses", "retry_policy", "idempotency_key", "exclusive"),
-	"errand.v1.CreateTenantRequest": names("name", "home_region", "weight"),
-	"errand.v1.UpdateTenantRequest": names("name", "weight"),
+		"start_within", "attempt_timeout", "max_attempts", "max_worker_losses", "retry_policy", "idempotency_key", "limits", "exclusive"),
+	"errand.v1.KindDefaults": names("tier", "delay_tolerance", "attempt_timeout", "max_attempts", "max_worker_losses", "retry_policy"),
+	"errand.v1.NamedLimit":   names("tenant", "name", "concurrency", "rate"),
 }
 
 func names(all ...protoreflect.Name) map[protoreflect.Name]bool {
