@@ -47,7 +47,8 @@ func (s State) String() string {
 // Ended tells whether the state is an end: it never changes again.
 func (s State) Ended() bool { return s >= Succeeded }
 
-// Spec is what a submitter says of a task. Only Kind is needed.
+// Spec is what a submitter says of a task. Only Kind is needed. The defaults are those that an operator has set for the kind, and where
+// there are none those that stand here.
 type Spec struct {
 	Kind        string // which handler runs it: a letter, then up to 62 of a-z 0-9 . _ -
 	Payload     []byte // opaque; at most 256 KiB
@@ -65,6 +66,7 @@ type Spec struct {
 	MaxAttempts     int           // most starts that count; default 5
 	MaxWorkerLosses int           // lost workers for which it was the only suspect; default 3
 	Retry           Retry
+	Limits          []Limit // named limits of the tenant that a start must pass; at most 8, each name and key once
 	// IdempotencyKey makes the submission happen once, however often it is sent. With one the SDK sends again by itself when
 	// it does not know what became of a submission.
 	IdempotencyKey string
@@ -74,6 +76,12 @@ type Spec struct {
 	RefuseHeld bool
 	// Exclusive says that a handler must have stopped before another attempt may start.
 	Exclusive bool
+}
+
+// Limit names a cap on rate or concurrency that an operator has set for the tenant. A name for which none is set caps nothing.
+type Limit struct {
+	Name string // a letter, then up to 62 of a-z 0-9 . _ -
+	Key  string // a key within it, for instance a customer, each with the whole cap for itself; at most 255 bytes, empty for none
 }
 
 // Retry says when a failed attempt is tried again. Zero fields mean the default.
@@ -104,6 +112,9 @@ func (s *Spec) message() *errandv1.TaskSpec {
 	}
 	if s.RefuseHeld {
 		m.UniquePolicy = errandv1.UniquePolicy_UNIQUE_POLICY_REFUSE
+	}
+	for _, l := range s.Limits {
+		m.Limits = append(m.Limits, &errandv1.Limit{Name: l.Name, Key: l.Key})
 	}
 	if s.DelayTolerance != 0 {
 		m.DelayTolerance = durationpb.New(s.DelayTolerance)
@@ -156,6 +167,7 @@ type Task struct {
 	Reason          string // why it ended badly, or its latest attempt did
 	Message         string
 	Labels          map[string]string
+	Limits          []Limit // by name, then key
 	EffectKey       string
 	Worker          string
 	CancelRequested bool
@@ -168,11 +180,16 @@ type Task struct {
 }
 
 func taskOf(m *errandv1.Task) Task {
+	var limits []Limit
+	for _, l := range m.GetSpec().GetLimits() {
+		limits = append(limits, Limit{Name: l.GetName(), Key: l.GetKey()})
+	}
 	return Task{
 		ID: m.GetTaskId(), Kind: m.GetSpec().GetKind(), Tenant: m.GetTenant(), State: State(m.GetState()),
 		Tier: Tier(m.GetSpec().GetTier()), Attempt: m.GetAttempt(), CountedAttempts: int(m.GetCountedAttempts()),
 		Payload: m.GetSpec().GetPayload(), Result: m.GetResult(), ResultType: m.GetResultContentType(),
 		Reason: m.GetFailure().GetReason(), Message: m.GetFailure().GetMessage(), Labels: m.GetSpec().GetLabels(),
+		Limits: limits,
 		EffectKey: m.GetEffectKey(), Worker: m.GetWorker(), CancelRequested: m.GetCancelRequested(),
 		CreatedAt: timeOf(m.GetCreatedAt()), ReadyAt: timeOf(m.GetReadyAt()), Due: timeOf(m.GetDue()),
 		RunAt: timeOf(m.GetSpec().GetRunAt()), StartedAt: timeOf(m.GetStartedAt()), EndedAt: timeOf(m.GetEndedAt()),

@@ -1,6 +1,7 @@
 package errand
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -10,6 +11,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -30,12 +32,15 @@ type TxScope struct {
 const (
 	txPayloadMax = 256 << 10
 	txKeyMax     = 255
+	txLimitsMax  = 8
 )
 
 var kindPattern = regexp.MustCompile(`^[a-z][a-z0-9._-]{0,62}$`)
 
 // SubmitTx stores a task in the caller's own transaction, when the caller's tables share a database with Errand's store: the
 // task is there when, and only when, the transaction commits. It returns the task's handle.
+//
+// What an operator has set for the kind does not count here: a task in a transaction has the defaults that [Spec] names.
 //
 // It is never urgent: schedulers find it when they look at their lanes next, within some seconds. With an idempotency key that
 // stands for a task already, nothing is stored and Existed is set; a key of another request is ErrKeyReused. So it is with a unique key
@@ -171,8 +176,20 @@ func checkTx(scope TxScope, spec *Spec) error {
 		return bad("IdempotencyKey", "at most 255 bytes of UTF-8 without NUL")
 	case !storableKey(spec.UniqueKey):
 		return bad("UniqueKey", "at most 255 bytes of UTF-8 without NUL")
+	case len(spec.Limits) > txLimitsMax:
+		return bad("Limits", "at most 8")
 	case spec.DelayTolerance < 0 || spec.Delay < 0 || spec.StartWithin < 0 || spec.AttemptTimeout < 0 || spec.MaxAttempts < 0:
 		return bad("Spec", "no time or number may be negative")
+	}
+	for i, l := range spec.Limits {
+		switch {
+		case !kindPattern.MatchString(l.Name):
+			return bad("Limits", "a name is a letter, then up to 62 of a-z 0-9 . _ -")
+		case len(l.Key) > txKeyMax:
+			return bad("Limits", "a key has at most 255 bytes")
+		case slices.Contains(spec.Limits[:i], l):
+			return bad("Limits", l.Name+" stands there twice")
+		}
 	}
 	return nil
 }
@@ -188,6 +205,7 @@ type storedSpec struct {
 	MaxWorkerLosses int               `json:"max_worker_losses,omitempty"`
 	Retry           *storedRetry      `json:"retry,omitempty"`
 	Exclusive       bool              `json:"exclusive,omitempty"`
+	Limits          []storedLimit     `json:"limits,omitempty"`
 	Labels          map[string]string `json:"labels,omitempty"`
 	RefuseHeld      bool              `json:"refuse_held,omitempty"`
 }
@@ -199,12 +217,38 @@ type storedRetry struct {
 	NonRetryable []string      `json:"non_retryable,omitempty"`
 }
 
+// storedLimit is a limit as the store keeps it, sorted with the others.
+type storedLimit struct {
+	Name string `json:"name"`
+	Key  string `json:"key,omitempty"`
+}
+
+func storedLimits(limits []Limit) []storedLimit {
+	var stored []storedLimit
+	for _, l := range limits {
+		stored = append(stored, storedLimit(l))
+	}
+	slices.SortFunc(stored, func(a, b storedLimit) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
+	})
+	return stored
+}
+
+// classOf hashes what decides where the task may start, as schedulers do.
+func classOf(kind string, limits []storedLimit) int16 {
+	var parts []string
+	for _, l := range limits {
+		parts = append(parts, "="+l.Name, l.Key)
+	}
+	return int16(uint16(txsql.ClassOf(kind, parts...)))
+}
+
 var defaultTolerance = map[Tier]time.Duration{Standard: time.Minute, Deferrable: 24 * time.Hour}
 
 func newTxInsert(scope TxScope, spec *Spec, id [16]byte) (*txInsert, error) {
 	stored := storedSpec{
 		AttemptTimeout: spec.AttemptTimeout, MaxAttempts: spec.MaxAttempts, MaxWorkerLosses: spec.MaxWorkerLosses,
-		Exclusive: spec.Exclusive, Labels: spec.Labels, RefuseHeld: spec.RefuseHeld,
+		Exclusive: spec.Exclusive, Labels: spec.Labels, RefuseHeld: spec.RefuseHeld, Limits: storedLimits(spec.Limits),
 	}
 	if r := spec.Retry; r.Initial != 0 || r.Max != 0 || r.Multiplier != 0 || len(r.NonRetryable) > 0 {
 		if math.IsNaN(r.Multiplier) || math.IsInf(r.Multiplier, 0) {
@@ -239,7 +283,7 @@ func newTxInsert(scope TxScope, spec *Spec, id [16]byte) (*txInsert, error) {
 	b := txsql.NewBatch(1)
 	b.IDs, b.Shards, b.Workers, b.Traces, b.Payloads = [][16]byte{id}, []int16{int16(id[0])}, []*[16]byte{nil}, []*string{nil}, [][]byte{spec.Payload}
 	b.Shape = []int16{b.ShapeOf(txsql.Shape{
-		Tier: int16(tier), State: int16(state), Class: int16(uint16(txsql.ClassOf(spec.Kind))), ToleranceUS: tolerance.Microseconds(),
+		Tier: int16(tier), State: int16(state), Class: classOf(spec.Kind, stored.Limits), ToleranceUS: tolerance.Microseconds(),
 		RunAt: runAt, StartBy: startBy, Tenant: scope.Tenant, Kind: spec.Kind, ContentType: spec.ContentType, Spec: specText,
 	})}
 	if spec.IdempotencyKey != "" {

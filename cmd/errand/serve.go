@@ -193,7 +193,8 @@ func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, tel *telemetry.T
 	}
 	handler, err := api.Handler(api.Config{
 		Region: c.Region, PeerSecret: c.PeerSecret, Scheduler: shell, Peer: shell, Workers: shell,
-		Tasks: st, Tenants: st, Keys: st, Auditor: st, Ready: func() error { return ready(shell, timing) }, Log: log,
+		Tasks: st, Tenants: st, Kinds: st, Limits: st, Keys: st, Auditor: st,
+		Ready: func() error { return ready(shell, timing) }, Log: log,
 	})
 	if err != nil {
 		return err

@@ -3,27 +3,24 @@ package api
 import (
 	"bytes"
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/errandhq/errand/internal/store"
 	errandv1 "github.com/errandhq/errand/proto/errand/v1"
 	"github.com/errandhq/errand/proto/errand/v1/errandv1connect"
 	"github.com/errandhq/errand/scheduler"
 	"github.com/errandhq/errand/scheduler/engine"
 )
 
-// defaultWeight is a tenant's share when nobody says otherwise.
-const defaultWeight = 1.0
-
 // adminService serves operators.
 type adminService struct {
 	errandv1connect.UnimplementedAdminServiceHandler
 	region  string
 	tenants Tenants
+	kinds   Kinds
+	limits  Limits
 	keys    Keys
 	audit   Auditor
 	workers Workers
@@ -33,85 +30,6 @@ type adminService struct {
 type Workers interface {
 	Workers(ctx context.Context) ([]engine.WorkerInfo, error)
 	Post(inputs ...engine.Input)
-}
-
-func (s *adminService) CreateTenant(ctx context.Context, req *errandv1.CreateTenantRequest) (*errandv1.CreateTenantResponse, error) {
-	if err := onlyServed(req, ""); err != nil {
-		return nil, err
-	}
-	t := store.Tenant{Name: req.GetName(), HomeRegion: req.GetHomeRegion(), Weight: defaultWeight}
-	if t.HomeRegion == "" {
-		t.HomeRegion = s.region
-	}
-	if req.Weight != nil {
-		t.Weight = req.GetWeight()
-	}
-	created, err := s.tenants.CreateTenant(ctx, t)
-	if errors.Is(err, store.ErrExists) {
-		return nil, outside(errTenantExists)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &errandv1.CreateTenantResponse{Tenant: tenantMessage(&created)}, nil
-}
-
-func (s *adminService) UpdateTenant(ctx context.Context, req *errandv1.UpdateTenantRequest) (*errandv1.UpdateTenantResponse, error) {
-	if err := onlyServed(req, ""); err != nil {
-		return nil, err
-	}
-	t, err := s.tenants.Tenant(ctx, req.GetName())
-	if err != nil {
-		return nil, tenantError(err)
-	}
-	if req.Weight != nil {
-		t.Weight = req.GetWeight()
-	}
-	if t, err = s.tenants.UpdateTenant(ctx, t); err != nil {
-		return nil, tenantError(err)
-	}
-	return &errandv1.UpdateTenantResponse{Tenant: tenantMessage(&t)}, nil
-}
-
-func (s *adminService) GetTenant(ctx context.Context, req *errandv1.GetTenantRequest) (*errandv1.GetTenantResponse, error) {
-	t, err := s.tenants.Tenant(ctx, req.GetName())
-	if err != nil {
-		return nil, tenantError(err)
-	}
-	return &errandv1.GetTenantResponse{Tenant: tenantMessage(&t)}, nil
-}
-
-func (s *adminService) ListTenants(ctx context.Context, req *errandv1.ListTenantsRequest) (*errandv1.ListTenantsResponse, error) {
-	limit, pages := pageSize(req.GetPageSize()), newPager("tenants", "", nil)
-	after, err := pages.cursor(req.GetPageToken())
-	if err != nil {
-		return nil, err
-	}
-	tenants, err := s.tenants.ListTenants(ctx, string(after), limit)
-	if err != nil {
-		return nil, err
-	}
-	resp := &errandv1.ListTenantsResponse{}
-	for i := range tenants {
-		resp.Tenants = append(resp.Tenants, tenantMessage(&tenants[i]))
-	}
-	if len(tenants) == limit {
-		resp.NextPageToken = pages.token([]byte(tenants[limit-1].Name))
-	}
-	return resp, nil
-}
-
-func tenantError(err error) error {
-	if errors.Is(err, store.ErrNotFound) {
-		return outside(errTenantNotFound)
-	}
-	return err
-}
-
-func tenantMessage(t *store.Tenant) *errandv1.Tenant {
-	return &errandv1.Tenant{
-		Name: t.Name, HomeRegion: t.HomeRegion, Weight: t.Weight, Paused: t.Paused, CreatedAt: stamp(t.CreatedAt),
-	}
 }
 
 // ListWorkers lists the workers of this instance by identity.

@@ -316,6 +316,8 @@ func badNames(e *edge) []badInput {
 		cases = append(cases,
 			badInput{name, "AdminService/ListTenants", &errandv1.ListTenantsRequest{PageToken: token}, refusedField, "page_token"},
 			badInput{name, "AdminService/ListKeys", &errandv1.ListKeysRequest{PageToken: token}, refusedField, "page_token"},
+			badInput{name, "AdminService/ListKinds", &errandv1.ListKindsRequest{Tenant: "acme", PageToken: token}, refusedField, "page_token"},
+			badInput{name, "AdminService/ListLimits", &errandv1.ListLimitsRequest{Tenant: "acme", PageToken: token}, refusedField, "page_token"},
 			badInput{name, "AdminService/ListWorkers", &errandv1.ListWorkersRequest{PageToken: token}, refusedField, "page_token"})
 	}
 	return cases
@@ -365,7 +367,7 @@ func (e *edge) submitAs(key string) string {
 var codeOfReason = map[string]string{
 	refusedField: "invalid_argument", reasonNotYetAvailable: "unimplemented", reasonMalformed: "invalid_argument",
 	"TASK_NOT_WAITING": "failed_precondition", "TASK_NOT_FOUND": "not_found", "TENANT_NOT_FOUND": "not_found", "KEY_NOT_FOUND": "not_found", "WORKER_NOT_FOUND": "not_found",
-	"TENANT_EXISTS": "already_exists",
+	"TENANT_EXISTS": "already_exists", "KIND_NOT_FOUND": "not_found", "LIMIT_NOT_FOUND": "not_found",
 }
 
 // streams have tests of bad input of their own.
@@ -377,6 +379,7 @@ func TestBadInput(t *testing.T) {
 	cases = append(cases, badTexts()...)
 	cases = append(cases, badNames(e)...)
 	cases = append(cases, badOperators()...)
+	cases = append(cases, badSettings()...)
 	cases = append(cases, badPolls()...)
 	cases = append(cases, badChanges(e)...)
 	covered := map[string]bool{}

@@ -13,8 +13,9 @@ import (
 )
 
 // taskOf turns a submission into a new task, without its times: those depend on when it comes, see setTimes. Rules of single
-// fields were checked before; here are those between fields. prefix is the path of the spec in the request, for errors.
-func taskOf(spec *errandv1.TaskSpec, prefix, tenant string) (scheduler.Task, error) {
+// fields were checked before; here are those between fields. prefix is the path of the spec in the request, for errors; defaults are
+// the kind's.
+func taskOf(spec *errandv1.TaskSpec, prefix, tenant string, defaults *scheduler.KindDefaults) (scheduler.Task, error) {
 	if !plain(spec) {
 		if err := onlyServed(spec, prefix); err != nil {
 			return scheduler.Task{}, err
@@ -38,18 +39,19 @@ func taskOf(spec *errandv1.TaskSpec, prefix, tenant string) (scheduler.Task, err
 		IdempotencyKey: spec.GetIdempotencyKey(),
 		UniqueKey:      spec.GetUniqueKey(),
 	}
-	if t.Tier == 0 {
-		t.Tier = scheduler.Standard
-	}
-	t.Tolerance = scheduler.DefaultTolerance(t.Tier)
+	fillIn(&t, spec, defaults)
 	if d := spec.GetDelayTolerance(); d != nil {
 		t.Tolerance = d.AsDuration()
-		if least := scheduler.LeastTolerance(t.Tier); t.Tolerance < least {
-			return scheduler.Task{}, invalid(prefix+"delay_tolerance", "must be at least "+least.String()+" for the tier "+t.Tier.String())
+		if err := checkTolerance(t.Tolerance, t.Tier, prefix); err != nil {
+			return scheduler.Task{}, err
 		}
 	}
-	if r := t.Spec.Retry; r.Initial > 0 && r.Max > 0 && r.Max < r.Initial {
-		return scheduler.Task{}, invalid(prefix+"retry_policy.max_backoff", "must not be below initial_backoff")
+	if err := checkRetry(&t.Spec.Retry, prefix); err != nil {
+		return scheduler.Task{}, err
+	}
+	var err error
+	if t.Spec.Limits, err = limitsOf(spec.GetLimits(), prefix); err != nil {
+		return scheduler.Task{}, err
 	}
 	if spec.GetUniquePolicy() != 0 && t.UniqueKey == "" {
 		return scheduler.Task{}, invalid(prefix+"unique_policy", "says nothing without a unique_key")
@@ -86,6 +88,14 @@ func setTimes(t *scheduler.Task, spec *errandv1.TaskSpec, prefix string, now tim
 	}
 	if !t.StartBy.After(t.RunAt) {
 		return invalid(prefix+field, "must be later than run_at or delay: the task would never run")
+	}
+	return nil
+}
+
+// checkRetry refuses a backoff that would shrink.
+func checkRetry(r *scheduler.RetryPolicy, prefix string) error {
+	if r.Initial > 0 && r.Max > 0 && r.Max < r.Initial {
+		return invalid(prefix+"retry_policy.max_backoff", "must not be below initial_backoff")
 	}
 	return nil
 }
@@ -170,19 +180,31 @@ func specMessage(t *scheduler.Task) *errandv1.TaskSpec {
 	if !t.StartBy.IsZero() {
 		m.Useless = &errandv1.TaskSpec_StartBy{StartBy: timestamppb.New(t.StartBy)}
 	}
-	if r := t.Spec.Retry; r.Initial != 0 || r.Max != 0 || r.Multiplier != 0 || len(r.NonRetryable) > 0 {
-		m.RetryPolicy = &errandv1.RetryPolicy{Multiplier: r.Multiplier}
-		if r.Initial > 0 {
-			m.RetryPolicy.InitialBackoff = durationpb.New(r.Initial)
-		}
-		if r.Max > 0 {
-			m.RetryPolicy.MaxBackoff = durationpb.New(r.Max)
-		}
-		for _, reason := range r.NonRetryable {
-			m.RetryPolicy.NonRetryableReasons = append(m.RetryPolicy.NonRetryableReasons, string(reason))
-		}
+	m.RetryPolicy = retryMessage(&t.Spec.Retry)
+	for _, l := range t.Spec.Limits {
+		m.Limits = append(m.Limits, &errandv1.Limit{Name: l.Name, Key: l.Key})
 	}
 	return m
+}
+
+// retryMessage shows a policy; nil for one that says nothing.
+func retryMessage(r *scheduler.RetryPolicy) *errandv1.RetryPolicy {
+	if r.Initial == 0 && r.Max == 0 && r.Multiplier == 0 && len(r.NonRetryable) == 0 {
+		return nil
+	}
+	m := &errandv1.RetryPolicy{InitialBackoff: span(r.Initial), MaxBackoff: span(r.Max), Multiplier: r.Multiplier}
+	for _, reason := range r.NonRetryable {
+		m.NonRetryableReasons = append(m.NonRetryableReasons, string(reason))
+	}
+	return m
+}
+
+// span is nil for a time that is not set.
+func span(d time.Duration) *durationpb.Duration {
+	if d == 0 {
+		return nil
+	}
+	return durationpb.New(d)
 }
 
 func failureMessage(f *scheduler.Failure) *errandv1.Failure {

@@ -29,6 +29,8 @@ const (
 var (
 	errTaskNotFound   = errors.New("there is no such task")
 	errTenantNotFound = errors.New("there is no such tenant")
+	errKindNotFound   = errors.New("nothing is set for this kind")
+	errLimitNotFound  = errors.New("there is no such limit")
 	errKeyNotFound    = errors.New("there is no such key")
 	errWorkerNotFound = errors.New("no such worker is connected to this scheduler")
 	errTenantExists   = errors.New("a tenant of this name exists already")
@@ -55,6 +57,8 @@ var table = []row{
 
 	{cause: errTaskNotFound, code: connect.CodeNotFound, reason: "TASK_NOT_FOUND"},
 	{cause: errTenantNotFound, code: connect.CodeNotFound, reason: "TENANT_NOT_FOUND"},
+	{cause: errKindNotFound, code: connect.CodeNotFound, reason: "KIND_NOT_FOUND"},
+	{cause: errLimitNotFound, code: connect.CodeNotFound, reason: "LIMIT_NOT_FOUND"},
 	{cause: errKeyNotFound, code: connect.CodeNotFound, reason: "KEY_NOT_FOUND"},
 	{cause: errWorkerNotFound, code: connect.CodeNotFound, reason: "WORKER_NOT_FOUND"},
 	{cause: errTenantExists, code: connect.CodeAlreadyExists, reason: "TENANT_EXISTS"},
@@ -64,6 +68,7 @@ var table = []row{
 	{cause: store.ErrNotFound, code: connect.CodeNotFound, reason: "NOT_FOUND"},
 	{cause: scheduler.ErrNotFound, code: connect.CodeNotFound, reason: "NOT_FOUND"},
 	{cause: store.ErrSchema, code: connect.CodeUnavailable, reason: "SCHEMA_OUTDATED", message: "the store's schema is not up to date"},
+	{cause: store.ErrBusyTenant, code: connect.CodeFailedPrecondition, reason: "TENANT_HAS_TASKS"},
 	{cause: store.ErrExists, code: connect.CodeAlreadyExists, reason: "EXISTS"},
 
 	{cause: engine.ErrKeyReused, code: connect.CodeAlreadyExists, reason: "KEY_REUSED"},

@@ -134,6 +134,8 @@ type leaking struct {
 	Tasks
 	Keys
 	Tenants
+	Kinds
+	Limits
 	Auditor
 	err error
 }
@@ -164,6 +166,42 @@ func (l *leaking) ListTenants(context.Context, string, int) ([]store.Tenant, err
 	return nil, l.err
 }
 
+func (l *leaking) UpdateTenant(context.Context, store.TenantChange) (store.Tenant, error) {
+	return store.Tenant{}, l.err
+}
+
+func (l *leaking) DeleteTenant(context.Context, string) error { return l.err }
+
+func (l *leaking) PutKind(context.Context, string, string, *scheduler.KindDefaults) (scheduler.KindSettings, error) {
+	return scheduler.KindSettings{}, l.err
+}
+
+func (l *leaking) PauseKind(context.Context, string, string) (scheduler.KindSettings, error) {
+	return scheduler.KindSettings{}, l.err
+}
+
+func (l *leaking) ResumeKind(context.Context, string, string) (scheduler.KindSettings, error) {
+	return scheduler.KindSettings{}, l.err
+}
+
+func (l *leaking) Kind(context.Context, string, string) (scheduler.KindSettings, error) {
+	return scheduler.KindSettings{}, l.err
+}
+
+func (l *leaking) ListKinds(context.Context, string, string, int) ([]scheduler.KindSettings, error) {
+	return nil, l.err
+}
+
+func (l *leaking) PutLimit(context.Context, scheduler.LimitSettings) (scheduler.LimitSettings, error) {
+	return scheduler.LimitSettings{}, l.err
+}
+
+func (l *leaking) DeleteLimit(context.Context, string, string) error { return l.err }
+
+func (l *leaking) ListLimits(context.Context, string, string, int) ([]scheduler.LimitSettings, error) {
+	return nil, l.err
+}
+
 func (l *leaking) CreateKey(context.Context, store.Key) error { return l.err }
 
 func (l *leaking) ListKeys(context.Context, string, string, int) ([]store.Key, error) {
@@ -187,8 +225,8 @@ func TestNoInternalTextLeaves(t *testing.T) {
 	secret := "postgres://errand:hunter2@db.internal/errand"
 	for _, cause := range []error{errors.New(secret), fmt.Errorf("%s: %w", secret, scheduler.ErrUnavailable), fmt.Errorf("%s: %w", secret, scheduler.ErrRefused)} {
 		e := start(t, func(c *Config) {
-			l := &leaking{Scheduler: c.Scheduler, Tasks: c.Tasks, Keys: c.Keys, Tenants: c.Tenants, Auditor: c.Auditor, err: cause}
-			c.Scheduler, c.Tasks, c.Keys, c.Tenants, c.Auditor = l, l, l, l, l
+			l := &leaking{Scheduler: c.Scheduler, Tasks: c.Tasks, Keys: c.Keys, Tenants: c.Tenants, Kinds: c.Kinds, Limits: c.Limits, Auditor: c.Auditor, err: cause}
+			c.Scheduler, c.Tasks, c.Keys, c.Tenants, c.Kinds, c.Limits, c.Auditor = l, l, l, l, l, l, l
 		})
 		calls := map[string]struct{ key, body string }{
 			"TaskService/SubmitTask":    {e.acme, `{"spec":{"kind":"email"}}`},
@@ -201,6 +239,17 @@ func TestNoInternalTextLeaves(t *testing.T) {
 			"AdminService/GetTenant":    {e.admin, `{"name":"acme"}`},
 			"AdminService/UpdateTenant": {e.admin, `{"name":"acme"}`},
 			"AdminService/ListTenants":  {e.admin, `{}`},
+			"AdminService/PauseTenant":  {e.admin, `{"name":"acme"}`},
+			"AdminService/ResumeTenant": {e.admin, `{"name":"acme"}`},
+			"AdminService/DeleteTenant": {e.admin, `{"name":"acme"}`},
+			"AdminService/PutKind":      {e.admin, `{"kind":{"tenant":"acme","name":"email"}}`},
+			"AdminService/GetKind":      {e.admin, `{"tenant":"acme","name":"email"}`},
+			"AdminService/ListKinds":    {e.admin, `{"tenant":"acme"}`},
+			"AdminService/PauseKind":    {e.admin, `{"tenant":"acme","name":"email"}`},
+			"AdminService/ResumeKind":   {e.admin, `{"tenant":"acme","name":"email"}`},
+			"AdminService/PutLimit":     {e.admin, `{"limit":{"tenant":"acme","name":"api"}}`},
+			"AdminService/DeleteLimit":  {e.admin, `{"tenant":"acme","name":"api"}`},
+			"AdminService/ListLimits":   {e.admin, `{"tenant":"acme"}`},
 			"AdminService/CreateKey":    {e.admin, `{"scope":"KEY_SCOPE_ADMIN"}`},
 			"AdminService/ListKeys":     {e.admin, `{}`},
 			"AdminService/RevokeKey":    {e.admin, `{"keyId":"key-1"}`},

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/dynamicpb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -64,7 +65,7 @@ func something(m protoreflect.Message, field protoreflect.FieldDescriptor) proto
 func TestEveryFieldOfATaskIsServedOrRefused(t *testing.T) {
 	now := time.Now()
 	turned := func(spec *errandv1.TaskSpec) (scheduler.Task, error) {
-		task, err := taskOf(spec, "spec.", "acme")
+		task, err := taskOf(spec, "spec.", "acme", &scheduler.KindDefaults{})
 		if err == nil {
 			err = setTimes(&task, spec, "spec.", now)
 		}
@@ -99,32 +100,65 @@ func TestEveryFieldOfATaskIsServedOrRefused(t *testing.T) {
 }
 
 func TestEmptyRequirementsAskForNothing(t *testing.T) {
-	if _, err := taskOf(&errandv1.TaskSpec{Kind: "email", Requirements: &errandv1.Requirements{}}, "", "acme"); err != nil {
+	if _, err := taskOf(&errandv1.TaskSpec{Kind: "email", Requirements: &errandv1.Requirements{}}, "", "acme", &scheduler.KindDefaults{}); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestEveryFieldOfATenantIsServedOrRefused(t *testing.T) {
+// What is set for a kind or a limit is stored and shown, or refused.
+func TestEveryFieldOfASettingIsServedOrRefused(t *testing.T) {
 	e := start(t)
-	for _, m := range []proto.Message{&errandv1.CreateTenantRequest{}, &errandv1.UpdateTenantRequest{}} {
-		descriptor := m.ProtoReflect().Descriptor()
+	for _, c := range []struct {
+		rpc  string
+		path []protoreflect.Name
+		in   proto.Message
+	}{
+		{"PutKind", []protoreflect.Name{"kind", "defaults"}, &errandv1.PutKindRequest{Kind: &errandv1.Kind{
+			Tenant: "acme", Name: "email", Defaults: &errandv1.KindDefaults{},
+		}}},
+		{"PutLimit", []protoreflect.Name{"limit"}, &errandv1.PutLimitRequest{Limit: &errandv1.NamedLimit{Tenant: "acme", Name: "api"}}},
+	} {
+		inside := func(m protoreflect.Message) protoreflect.Message {
+			for _, name := range c.path {
+				m = m.Mutable(m.Descriptor().Fields().ByName(name)).Message()
+			}
+			return m
+		}
+		descriptor := inside(c.in.ProtoReflect()).Descriptor()
 		for i := range descriptor.Fields().Len() {
 			field := descriptor.Fields().Get(i)
-			if field.Name() == "name" {
+			if field.Name() == "tenant" || field.Name() == "name" {
 				continue
 			}
-			req := m.ProtoReflect().New()
-			req.Set(descriptor.Fields().ByName("name"), protoreflect.ValueOfString("acme"))
-			req.Set(field, something(req, field))
-			raw, err := proto.Marshal(req.Interface())
+			req := proto.Clone(c.in)
+			asked := inside(req.ProtoReflect())
+			asked.Set(field, something(asked, field))
+			raw, err := proto.Marshal(req)
 			if err != nil {
 				t.Fatal(err)
 			}
-			rpc := string(descriptor.Name()[:len(descriptor.Name())-len("Request")])
-			got := e.post("/errand.v1.AdminService/"+rpc, e.admin, "application/proto", raw)
-			later := got.code == later501 && got.detail.GetReason() == reasonNotYetAvailable && got.detail.GetField() == string(field.Name())
-			if later == served[descriptor.FullName()][field.Name()] {
-				t.Errorf("%s.%s answered %s", descriptor.Name(), field.Name(), got)
+			got := e.post("/errand.v1.AdminService/"+c.rpc, e.admin, "application/proto", raw)
+			full := string(c.path[0]) + "."
+			if len(c.path) > 1 {
+				full += string(c.path[1]) + "."
+			}
+			full += string(field.Name())
+			if !served[descriptor.FullName()][field.Name()] {
+				if got.code != later501 || got.detail.GetReason() != reasonNotYetAvailable || got.detail.GetField() != full {
+					t.Errorf("%s is not served, and answered with %s", full, got)
+				}
+				continue
+			}
+			answer := findMessage(t, "errand.v1."+protoreflect.FullName(c.rpc)+"Response")
+			shown := dynamicpb.NewMessage(answer)
+			if err := proto.Unmarshal(got.body, shown); err != nil || got.code != "" {
+				t.Fatal(full, got, err)
+			}
+			if back := inside(shown).Get(inside(shown).Descriptor().Fields().ByName(field.Name())); !back.Equal(asked.Get(field)) && !field.IsList() && field.Message() == nil {
+				t.Errorf("%s was stored as %v", full, back)
+			}
+			if !inside(shown).Has(inside(shown).Descriptor().Fields().ByName(field.Name())) {
+				t.Errorf("%s is served, and not shown", full)
 			}
 		}
 	}
@@ -133,30 +167,49 @@ func TestEveryFieldOfATenantIsServedOrRefused(t *testing.T) {
 // servedRequests are the fields that the handlers of served RPCs read. A new field makes this test fail: serve it, or name it in
 // later.go, and then here.
 var servedRequests = map[protoreflect.FullName][]protoreflect.Name{
-	"errand.v1.SubmitTaskRequest":   {"spec"},
-	"errand.v1.SubmitTasksRequest":  {"specs"},
-	"errand.v1.GetTaskRequest":      {"task_id", "include_attempts", "omit_payload"},
-	"errand.v1.WaitTaskRequest":     {"task_id", "timeout"},
-	"errand.v1.ListTasksRequest":    {"filter", "page_size", "page_token", "include_payloads"},
-	"errand.v1.TaskFilter":          {"states", "kinds", "labels", "created_after", "created_before"},
-	"errand.v1.UpdateTaskRequest":   {"task_id", "changes", "update_mask", "run_now"},
-	"errand.v1.CancelTaskRequest":   {"task_id", "reason"},
-	"errand.v1.WatchTasksRequest":   {"filter", "task_ids", "include_current"},
-	"errand.v1.PollRequest":         {"register", "wait", "max_assignments", "heartbeat"},
-	"errand.v1.ReportRequest":       {"worker_instance", "finished", "accepted", "progress", "checkpoints", "heartbeat"},
-	"errand.v1.RetryPolicy":         {"initial_backoff", "max_backoff", "multiplier", "non_retryable_reasons"},
-	"errand.v1.ListTenantsRequest":  {"page_size", "page_token"},
-	"errand.v1.GetTenantRequest":    {"name"},
-	"errand.v1.CreateKeyRequest":    {"scope", "tenant", "kinds", "note"},
-	"errand.v1.ListKeysRequest":     {"tenant", "page_size", "page_token"},
-	"errand.v1.RevokeKeyRequest":    {"key_id"},
-	"errand.v1.ListWorkersRequest":  {"page_size", "page_token"},
-	"errand.v1.DrainWorkerRequest":  {"worker"},
-	"errand.v1.AuditRequest":        {"region"},
-	"errand.v1.Token":               {"id", "attempt", "region"},
-	"errand.v1.Result":              {"data", "content_type"},
-	"errand.v1.CreateTenantRequest": nil, // by later.go
-	"errand.v1.UpdateTenantRequest": nil,
+	"errand.v1.SubmitTaskRequest":  {"spec"},
+	"errand.v1.SubmitTasksRequest": {"specs"},
+	"errand.v1.GetTaskRequest":     {"task_id", "include_attempts", "omit_payload"},
+	"errand.v1.WaitTaskRequest":    {"task_id", "timeout"},
+	"errand.v1.ListTasksRequest":   {"filter", "page_size", "page_token", "include_payloads"},
+	"errand.v1.TaskFilter":         {"states", "kinds", "labels", "created_after", "created_before"},
+	"errand.v1.UpdateTaskRequest":  {"task_id", "changes", "update_mask", "run_now"},
+	"errand.v1.CancelTaskRequest":  {"task_id", "reason"},
+	"errand.v1.WatchTasksRequest":  {"filter", "task_ids", "include_current"},
+	"errand.v1.PollRequest":        {"register", "wait", "max_assignments", "heartbeat"},
+	"errand.v1.ReportRequest":      {"worker_instance", "finished", "accepted", "progress", "checkpoints", "heartbeat"},
+	"errand.v1.RetryPolicy":        {"initial_backoff", "max_backoff", "multiplier", "non_retryable_reasons"},
+	"errand.v1.ListTenantsRequest": {"page_size", "page_token"},
+	"errand.v1.GetTenantRequest":   {"name"},
+	"errand.v1.CreateKeyRequest":   {"scope", "tenant", "kinds", "note"},
+	"errand.v1.ListKeysRequest":    {"tenant", "page_size", "page_token"},
+	"errand.v1.RevokeKeyRequest":   {"key_id"},
+	"errand.v1.ListWorkersRequest": {"page_size", "page_token"},
+	"errand.v1.DrainWorkerRequest": {"worker"},
+	"errand.v1.AuditRequest":       {"region"},
+	"errand.v1.Token":              {"id", "attempt", "region"},
+	"errand.v1.Result":             {"data", "content_type"},
+	"errand.v1.CreateTenantRequest": {
+		"name", "home_region", "weight", "rate", "burst", "urgent_rate", "max_open", "max_running", "start_rate", "refuse_urgent",
+	},
+	"errand.v1.UpdateTenantRequest": {
+		"name", "weight", "rate", "burst", "urgent_rate", "max_open", "max_running", "start_rate", "refuse_urgent",
+	},
+	"errand.v1.PauseTenantRequest":  {"name"},
+	"errand.v1.ResumeTenantRequest": {"name"},
+	"errand.v1.DeleteTenantRequest": {"name"},
+	"errand.v1.PutKindRequest":      {"kind"},
+	"errand.v1.Kind":                {"tenant", "name", "paused", "defaults"}, // paused is not read: its comment says so
+	"errand.v1.KindDefaults":        nil,                                      // by later.go
+	"errand.v1.GetKindRequest":      {"tenant", "name"},
+	"errand.v1.ListKindsRequest":    {"tenant", "page_size", "page_token"},
+	"errand.v1.PauseKindRequest":    {"tenant", "name"},
+	"errand.v1.ResumeKindRequest":   {"tenant", "name"},
+	"errand.v1.PutLimitRequest":     {"limit"},
+	"errand.v1.NamedLimit":          nil, // by later.go
+	"errand.v1.DeleteLimitRequest":  {"tenant", "name"},
+	"errand.v1.ListLimitsRequest":   {"tenant", "page_size", "page_token"},
+	"errand.v1.Limit":               {"name", "key"},
 	// What the comments in the .proto files say is not used or not kept in this release is not read.
 	"errand.v1.WorkRequest":    {"register", "accepted", "finished", "heartbeat", "drain", "goodbye", "progress", "checkpoints"},
 	"errand.v1.Register":       {"protocol", "worker_instance", "name", "version", "kinds", "holds", "labels", "zone", "capacity"},

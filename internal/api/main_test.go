@@ -119,7 +119,7 @@ func startOver(t testing.TB, dsn string, change ...func(*Config)) *edge {
 
 	cfg := Config{
 		Region: region, PeerSecret: peerSecret, Scheduler: e.shell, Peer: e.shell, Workers: e.shell, Tasks: e.store, Tenants: e.store,
-		Keys: e.store, Auditor: e.store, Ready: func() error { return nil },
+		Kinds: e.store, Limits: e.store, Keys: e.store, Auditor: e.store, Ready: func() error { return nil },
 		Log: slog.New(slog.NewJSONHandler(e.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	for _, c := range change {
@@ -221,7 +221,8 @@ func (e *edge) sql(query string, args ...any) string {
 func (e *edge) rowCounts() string {
 	e.t.Helper()
 	return e.sql(`SELECT format('tasks %s keys %s ledger %s tenants %s api keys %s', (SELECT count(*) FROM tasks),
-		(SELECT count(*) FROM idempotency_keys), (SELECT sum(accepted) FROM ledger), (SELECT count(*) FROM tenants), (SELECT count(*) FROM api_keys))`)
+		(SELECT count(*) FROM idempotency_keys), (SELECT sum(accepted) FROM ledger), (SELECT count(*) FROM tenants), (SELECT count(*) FROM api_keys))
+		|| format(' kinds %s limits %s', (SELECT count(*) FROM kinds), (SELECT count(*) FROM limits))`)
 }
 
 // bearerOf sends a key with every call.

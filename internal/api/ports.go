@@ -55,9 +55,49 @@ type Keys interface {
 // Tenants keeps tenants.
 type Tenants interface {
 	CreateTenant(ctx context.Context, t store.Tenant) (store.Tenant, error)
-	UpdateTenant(ctx context.Context, t store.Tenant) (store.Tenant, error)
+	UpdateTenant(ctx context.Context, c store.TenantChange) (store.Tenant, error)
 	Tenant(ctx context.Context, name string) (store.Tenant, error)
 	ListTenants(ctx context.Context, after string, limit int) ([]store.Tenant, error)
+	// DeleteTenant removes a tenant; its error is a store.BusyTenantError while it has open tasks.
+	DeleteTenant(ctx context.Context, name string) error
+}
+
+// Kinds keeps what is set for kinds. Writes return store.ErrNotFound when there is no such tenant; ResumeKind and Kind also when the
+// kind is not stored.
+type Kinds interface {
+	PutKind(ctx context.Context, tenant, kind string, defaults *scheduler.KindDefaults) (scheduler.KindSettings, error)
+	PauseKind(ctx context.Context, tenant, kind string) (scheduler.KindSettings, error)
+	ResumeKind(ctx context.Context, tenant, kind string) (scheduler.KindSettings, error)
+	Kind(ctx context.Context, tenant, kind string) (scheduler.KindSettings, error)
+	ListKinds(ctx context.Context, tenant, after string, limit int) ([]scheduler.KindSettings, error)
+}
+
+// Limits keeps named limits.
+type Limits interface {
+	// PutLimit returns store.ErrNotFound when there is no such tenant.
+	PutLimit(ctx context.Context, l scheduler.LimitSettings) (scheduler.LimitSettings, error)
+	// DeleteLimit returns store.ErrNotFound when there is no such limit.
+	DeleteLimit(ctx context.Context, tenant, name string) error
+	ListLimits(ctx context.Context, tenant, after string, limit int) ([]scheduler.LimitSettings, error)
+}
+
+// Settings tells what operators have set, as this instance knows it: at most seconds old, and from memory.
+type Settings interface {
+	Kind(tenant, kind string) (scheduler.KindSettings, bool)
+	Tenant(tenant string) (scheduler.TenantSettings, bool)
+}
+
+// nothingSet is the Settings of an edge that was given none.
+type nothingSet struct{}
+
+// Kind knows of none.
+func (nothingSet) Kind(string, string) (scheduler.KindSettings, bool) {
+	return scheduler.KindSettings{}, false
+}
+
+// Tenant knows of none.
+func (nothingSet) Tenant(string) (scheduler.TenantSettings, bool) {
+	return scheduler.TenantSettings{}, false
 }
 
 // Auditor proves P2 and P3 on the live system.

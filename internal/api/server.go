@@ -24,7 +24,7 @@ const (
 	compressNever       = 1 << 30  // payloads are opaque and links are near: compressing costs more than it saves
 )
 
-// Config is what the edge must be told. All but PeerSecret and Log is required.
+// Config is what the edge must be told. All but PeerSecret, Settings and Log is required.
 type Config struct {
 	Region     string // of this instance
 	PeerSecret string // shared by the deployment's instances; without one the peer service is closed
@@ -33,8 +33,11 @@ type Config struct {
 	Workers    Workers
 	Tasks      Tasks
 	Tenants    Tenants
+	Kinds      Kinds
+	Limits     Limits
 	Keys       Keys
 	Auditor    Auditor
+	Settings   Settings // nil means that nothing is set
 	// Ready returns nil while this instance can do its work. The text of its error is shown to whoever asks /readyz.
 	Ready func() error
 	Log   *slog.Logger // default: nowhere
@@ -45,6 +48,9 @@ type Config struct {
 func Handler(cfg Config) (http.Handler, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Settings == nil {
+		cfg.Settings = nothingSet{}
 	}
 	valid, err := newValidator()
 	if err != nil {
@@ -71,12 +77,15 @@ func Handler(cfg Config) (http.Handler, error) {
 	}
 
 	tenants := mount(auth.only(store.ScopeTenant))
-	tenants(errandv1connect.NewTaskServiceHandler(&taskService{region: cfg.Region, scheduler: cfg.Scheduler, tasks: cfg.Tasks, valid: valid}, options))
+	tenants(errandv1connect.NewTaskServiceHandler(&taskService{
+		region: cfg.Region, scheduler: cfg.Scheduler, tasks: cfg.Tasks, settings: cfg.Settings, valid: valid,
+	}, options))
 	tenants(errandv1connect.NewScheduleServiceHandler(errandv1connect.UnimplementedScheduleServiceHandler{}, options))
 	mount(auth.only(store.ScopeTenant, store.ScopePool))(errandv1connect.NewWorkerServiceHandler(
 		&workerService{region: cfg.Region, scheduler: cfg.Scheduler, valid: valid}, options))
-	mount(auth.only(store.ScopeAdmin))(errandv1connect.NewAdminServiceHandler(
-		&adminService{region: cfg.Region, tenants: cfg.Tenants, keys: cfg.Keys, audit: cfg.Auditor, workers: cfg.Workers}, options))
+	mount(auth.only(store.ScopeAdmin))(errandv1connect.NewAdminServiceHandler(&adminService{
+		region: cfg.Region, tenants: cfg.Tenants, kinds: cfg.Kinds, limits: cfg.Limits, keys: cfg.Keys, audit: cfg.Auditor, workers: cfg.Workers,
+	}, options))
 	mount(peersOnly(cfg.PeerSecret, logins))(peerv1connect.NewPeerServiceHandler(
 		&peerService{region: cfg.Region, peer: cfg.Peer}, options))
 	mountProbes(mux, cfg.Ready)

@@ -32,12 +32,13 @@ type taskService struct {
 	region    string
 	scheduler Scheduler
 	tasks     Tasks
+	settings  Settings
 	valid     *validator
 }
 
 func (s *taskService) SubmitTask(ctx context.Context, req *errandv1.SubmitTaskRequest) (*errandv1.SubmitTaskResponse, error) {
 	const prefix = "spec."
-	task, err := taskOf(req.GetSpec(), prefix, principal(ctx).Tenant)
+	task, err := s.taskOf(req.GetSpec(), prefix, principal(ctx).Tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +56,7 @@ func (s *taskService) SubmitTask(ctx context.Context, req *errandv1.SubmitTaskRe
 // SubmitTasks refuses the whole batch when a spec breaks a rule; what depends on the clock, the scheduler or the store is
 // answered task by task.
 func (s *taskService) SubmitTasks(ctx context.Context, req *errandv1.SubmitTasksRequest) (*errandv1.SubmitTasksResponse, error) {
-	all, err := tasksOf(ctx, req.GetSpecs())
+	all, err := s.tasksOf(ctx, req.GetSpecs())
 	if err != nil {
 		return nil, err
 	}
@@ -87,15 +88,21 @@ func (s *taskService) SubmitTasks(ctx context.Context, req *errandv1.SubmitTasks
 	return &errandv1.SubmitTasksResponse{Outcomes: answers}, nil
 }
 
+// taskOf turns a spec into a new task, with what its kind says where the spec says nothing.
+func (s *taskService) taskOf(spec *errandv1.TaskSpec, prefix, tenant string) (scheduler.Task, error) {
+	kind, _ := s.settings.Kind(tenant, spec.GetKind())
+	return taskOf(spec, prefix, tenant, &kind.Defaults)
+}
+
 func specPath(i int) string { return "specs[" + strconv.Itoa(i) + "]." }
 
 // tasksOf turns the specs of a batch into new tasks.
-func tasksOf(ctx context.Context, specs []*errandv1.TaskSpec) ([]scheduler.Task, error) {
+func (s *taskService) tasksOf(ctx context.Context, specs []*errandv1.TaskSpec) ([]scheduler.Task, error) {
 	tenant, trace := principal(ctx).Tenant, traceParent(ctx)
 	tasks := make([]scheduler.Task, len(specs))
 	bytes := 0
 	for i, spec := range specs {
-		task, err := taskOf(spec, specPath(i), tenant)
+		task, err := s.taskOf(spec, specPath(i), tenant)
 		if err != nil {
 			return nil, err
 		}

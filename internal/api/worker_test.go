@@ -89,6 +89,7 @@ func (e *edge) workerWith(key string, id byte, kinds []string, options ...connec
 	if got.GetRegion() != region || got.GetProtocol() != protocolVersion || got.GetMaxMessageBytes() != workRequestBytesMax {
 		e.t.Errorf("the terms are %v", got)
 	}
+	w.say(&errandv1.WorkRequest{Heartbeat: &errandv1.Heartbeat{}}) // it gets no work before its first one
 	return w
 }
 

@@ -13,15 +13,38 @@ var (
 	ErrNotFound = scheduler.ErrNotFound
 	// ErrExists means that the name is taken.
 	ErrExists = errors.New("exists already")
+	// ErrBusyTenant means that a tenant cannot be deleted now; [BusyTenantError] tells why.
+	ErrBusyTenant = errors.New("the tenant has open tasks")
 )
 
-// Tenant is who submits work.
+// Tenant is who submits work. A number that is zero means no limit, but for the weight.
 type Tenant struct {
-	Name       string
-	HomeRegion string // keeps its idempotency keys; never changes
-	Weight     float64
-	Paused     bool
-	CreatedAt  time.Time
+	Name         string
+	HomeRegion   string  // keeps its idempotency keys; never changes
+	Weight       float64 // its share of capacity against other tenants
+	Paused       bool    // its tasks are accepted and not started
+	Rate         float64 // submits per second
+	Burst        int64   // submits at once
+	UrgentRate   float64 // urgent submits per second
+	RefuseUrgent bool    // refuse urgent submits beyond UrgentRate, rather than store them as standard
+	MaxOpen      int64   // open tasks
+	MaxRunning   int64   // attempts at once
+	StartRate    float64 // starts per second
+	CreatedAt    time.Time
+}
+
+// TenantChange is what to change of a tenant. What is nil stays.
+type TenantChange struct {
+	Name         string
+	Weight       *float64
+	Paused       *bool
+	Rate         *float64
+	Burst        *int64
+	UrgentRate   *float64
+	RefuseUrgent *bool
+	MaxOpen      *int64
+	MaxRunning   *int64
+	StartRate    *float64
 }
 
 // KeyScope says what an API key may do. The numbers are stored.

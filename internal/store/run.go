@@ -85,6 +85,18 @@ func rows[T any](ctx context.Context, pool *pgxpool.Pool, what, sql string, scan
 	return got, translate(what, err)
 }
 
+// one takes the only row, or says that there is none.
+func one[T any](got []T, err, none error) (T, error) {
+	var zero T
+	switch {
+	case err != nil:
+		return zero, err
+	case len(got) == 0:
+		return zero, none
+	}
+	return got[0], nil
+}
+
 // InTx is the one door for transactions of several statements. f may run many times and must wrap errors with %w.
 //
 // On CockroachDB it is cockroach-go's ExecuteTx. On PostgreSQL that would lose writes: it takes RELEASE SAVEPOINT for the commit

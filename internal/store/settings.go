@@ -27,7 +27,9 @@ WHERE changed_at >= $1::timestamptz
 LIMIT $2::bigint`
 
 const changedKinds = `
-SELECT tenant, name, paused, defaults FROM kinds WHERE changed_at >= COALESCE($1::timestamptz, '-infinity'::timestamptz) LIMIT $2::bigint`
+SELECT tenant, name, paused, defaults FROM kinds
+WHERE changed_at >= COALESCE($1::timestamptz, '-infinity'::timestamptz) AND (NOT deleted OR $1::timestamptz IS NOT NULL)
+LIMIT $2::bigint`
 
 const changedLimits = `
 SELECT tenant, name, concurrency, rate, global, deleted FROM limits

@@ -119,6 +119,9 @@ func TestEveryStatementBindsTheRegion(t *testing.T) {
 		if strings.HasSuffix(where, ".sql") || !regional.MatchString(sql) {
 			continue
 		}
+		if strings.Contains(sql, "/* every region */") {
+			continue // an operator's, and rare
+		}
 		if !strings.Contains(sql, "$1::crdb_internal_region") {
 			t.Errorf("%s: reads or writes a regional table without binding the region: it would ask every region", where)
 		}

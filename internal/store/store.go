@@ -5,7 +5,8 @@
 // guards it and what it returns. What a write accepted or ended is counted into the ledger by the same statement (P2).
 //
 // Where to find what: insert.go, claim.go, end.go, attach.go, waiting.go are the writes of [scheduler] and lanes.go its reads;
-// sessions.go the leases; tasks.go and admin.go what the edge reads and writes; audit.go the proof of P2 and P3.
+// sessions.go the leases; tasks.go, tenants.go, kinds.go, limits.go and keys.go what the edge reads and writes,
+// settings.go what schedulers read of it; audit.go the proof of P2 and P3.
 package store
 
 import (

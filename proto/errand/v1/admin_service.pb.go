@@ -24,14 +24,15 @@ var File_errand_v1_admin_service_proto protoreflect.FileDescriptor
 
 const file_errand_v1_admin_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1derrand/v1/admin_service.proto\x12\terrand.v1\x1a\x15errand/v1/audit.proto\x1a\x13errand/v1/key.proto\x1a\x14errand/v1/kind.proto\x1a\x1berrand/v1/named_limit.proto\x1a\x16errand/v1/region.proto\x1a\x16errand/v1/tenant.proto\x1a\x16errand/v1/worker.proto2\xdf\x0f\n" +
+	"\x1derrand/v1/admin_service.proto\x12\terrand.v1\x1a\x15errand/v1/audit.proto\x1a\x13errand/v1/key.proto\x1a\x14errand/v1/kind.proto\x1a\x1berrand/v1/named_limit.proto\x1a\x16errand/v1/region.proto\x1a\x16errand/v1/tenant.proto\x1a\x16errand/v1/worker.proto2\xb0\x10\n" +
 	"\fAdminService\x12O\n" +
 	"\fCreateTenant\x12\x1e.errand.v1.CreateTenantRequest\x1a\x1f.errand.v1.CreateTenantResponse\x12O\n" +
 	"\fUpdateTenant\x12\x1e.errand.v1.UpdateTenantRequest\x1a\x1f.errand.v1.UpdateTenantResponse\x12K\n" +
 	"\tGetTenant\x12\x1b.errand.v1.GetTenantRequest\x1a\x1c.errand.v1.GetTenantResponse\"\x03\x90\x02\x01\x12Q\n" +
 	"\vListTenants\x12\x1d.errand.v1.ListTenantsRequest\x1a\x1e.errand.v1.ListTenantsResponse\"\x03\x90\x02\x01\x12L\n" +
 	"\vPauseTenant\x12\x1d.errand.v1.PauseTenantRequest\x1a\x1e.errand.v1.PauseTenantResponse\x12O\n" +
-	"\fResumeTenant\x12\x1e.errand.v1.ResumeTenantRequest\x1a\x1f.errand.v1.ResumeTenantResponse\x12@\n" +
+	"\fResumeTenant\x12\x1e.errand.v1.ResumeTenantRequest\x1a\x1f.errand.v1.ResumeTenantResponse\x12O\n" +
+	"\fDeleteTenant\x12\x1e.errand.v1.DeleteTenantRequest\x1a\x1f.errand.v1.DeleteTenantResponse\x12@\n" +
 	"\aPutKind\x12\x19.errand.v1.PutKindRequest\x1a\x1a.errand.v1.PutKindResponse\x12E\n" +
 	"\aGetKind\x12\x19.errand.v1.GetKindRequest\x1a\x1a.errand.v1.GetKindResponse\"\x03\x90\x02\x01\x12K\n" +
 	"\tListKinds\x12\x1b.errand.v1.ListKindsRequest\x1a\x1c.errand.v1.ListKindsResponse\"\x03\x90\x02\x01\x12F\n" +
@@ -62,52 +63,54 @@ var file_errand_v1_admin_service_proto_goTypes = []any{
 	(*ListTenantsRequest)(nil),     // 3: errand.v1.ListTenantsRequest
 	(*PauseTenantRequest)(nil),     // 4: errand.v1.PauseTenantRequest
 	(*ResumeTenantRequest)(nil),    // 5: errand.v1.ResumeTenantRequest
-	(*PutKindRequest)(nil),         // 6: errand.v1.PutKindRequest
-	(*GetKindRequest)(nil),         // 7: errand.v1.GetKindRequest
-	(*ListKindsRequest)(nil),       // 8: errand.v1.ListKindsRequest
-	(*PauseKindRequest)(nil),       // 9: errand.v1.PauseKindRequest
-	(*ResumeKindRequest)(nil),      // 10: errand.v1.ResumeKindRequest
-	(*CreateKeyRequest)(nil),       // 11: errand.v1.CreateKeyRequest
-	(*ListKeysRequest)(nil),        // 12: errand.v1.ListKeysRequest
-	(*RevokeKeyRequest)(nil),       // 13: errand.v1.RevokeKeyRequest
-	(*PutLimitRequest)(nil),        // 14: errand.v1.PutLimitRequest
-	(*DeleteLimitRequest)(nil),     // 15: errand.v1.DeleteLimitRequest
-	(*ListLimitsRequest)(nil),      // 16: errand.v1.ListLimitsRequest
-	(*ListRegionsRequest)(nil),     // 17: errand.v1.ListRegionsRequest
-	(*DrainRegionRequest)(nil),     // 18: errand.v1.DrainRegionRequest
-	(*ResumeRegionRequest)(nil),    // 19: errand.v1.ResumeRegionRequest
-	(*ListWorkersRequest)(nil),     // 20: errand.v1.ListWorkersRequest
-	(*DrainWorkerRequest)(nil),     // 21: errand.v1.DrainWorkerRequest
-	(*CordonWorkerRequest)(nil),    // 22: errand.v1.CordonWorkerRequest
-	(*UncordonWorkerRequest)(nil),  // 23: errand.v1.UncordonWorkerRequest
-	(*LabelWorkerRequest)(nil),     // 24: errand.v1.LabelWorkerRequest
-	(*AuditRequest)(nil),           // 25: errand.v1.AuditRequest
-	(*CreateTenantResponse)(nil),   // 26: errand.v1.CreateTenantResponse
-	(*UpdateTenantResponse)(nil),   // 27: errand.v1.UpdateTenantResponse
-	(*GetTenantResponse)(nil),      // 28: errand.v1.GetTenantResponse
-	(*ListTenantsResponse)(nil),    // 29: errand.v1.ListTenantsResponse
-	(*PauseTenantResponse)(nil),    // 30: errand.v1.PauseTenantResponse
-	(*ResumeTenantResponse)(nil),   // 31: errand.v1.ResumeTenantResponse
-	(*PutKindResponse)(nil),        // 32: errand.v1.PutKindResponse
-	(*GetKindResponse)(nil),        // 33: errand.v1.GetKindResponse
-	(*ListKindsResponse)(nil),      // 34: errand.v1.ListKindsResponse
-	(*PauseKindResponse)(nil),      // 35: errand.v1.PauseKindResponse
-	(*ResumeKindResponse)(nil),     // 36: errand.v1.ResumeKindResponse
-	(*CreateKeyResponse)(nil),      // 37: errand.v1.CreateKeyResponse
-	(*ListKeysResponse)(nil),       // 38: errand.v1.ListKeysResponse
-	(*RevokeKeyResponse)(nil),      // 39: errand.v1.RevokeKeyResponse
-	(*PutLimitResponse)(nil),       // 40: errand.v1.PutLimitResponse
-	(*DeleteLimitResponse)(nil),    // 41: errand.v1.DeleteLimitResponse
-	(*ListLimitsResponse)(nil),     // 42: errand.v1.ListLimitsResponse
-	(*ListRegionsResponse)(nil),    // 43: errand.v1.ListRegionsResponse
-	(*DrainRegionResponse)(nil),    // 44: errand.v1.DrainRegionResponse
-	(*ResumeRegionResponse)(nil),   // 45: errand.v1.ResumeRegionResponse
-	(*ListWorkersResponse)(nil),    // 46: errand.v1.ListWorkersResponse
-	(*DrainWorkerResponse)(nil),    // 47: errand.v1.DrainWorkerResponse
-	(*CordonWorkerResponse)(nil),   // 48: errand.v1.CordonWorkerResponse
-	(*UncordonWorkerResponse)(nil), // 49: errand.v1.UncordonWorkerResponse
-	(*LabelWorkerResponse)(nil),    // 50: errand.v1.LabelWorkerResponse
-	(*AuditResponse)(nil),          // 51: errand.v1.AuditResponse
+	(*DeleteTenantRequest)(nil),    // 6: errand.v1.DeleteTenantRequest
+	(*PutKindRequest)(nil),         // 7: errand.v1.PutKindRequest
+	(*GetKindRequest)(nil),         // 8: errand.v1.GetKindRequest
+	(*ListKindsRequest)(nil),       // 9: errand.v1.ListKindsRequest
+	(*PauseKindRequest)(nil),       // 10: errand.v1.PauseKindRequest
+	(*ResumeKindRequest)(nil),      // 11: errand.v1.ResumeKindRequest
+	(*CreateKeyRequest)(nil),       // 12: errand.v1.CreateKeyRequest
+	(*ListKeysRequest)(nil),        // 13: errand.v1.ListKeysRequest
+	(*RevokeKeyRequest)(nil),       // 14: errand.v1.RevokeKeyRequest
+	(*PutLimitRequest)(nil),        // 15: errand.v1.PutLimitRequest
+	(*DeleteLimitRequest)(nil),     // 16: errand.v1.DeleteLimitRequest
+	(*ListLimitsRequest)(nil),      // 17: errand.v1.ListLimitsRequest
+	(*ListRegionsRequest)(nil),     // 18: errand.v1.ListRegionsRequest
+	(*DrainRegionRequest)(nil),     // 19: errand.v1.DrainRegionRequest
+	(*ResumeRegionRequest)(nil),    // 20: errand.v1.ResumeRegionRequest
+	(*ListWorkersRequest)(nil),     // 21: errand.v1.ListWorkersRequest
+	(*DrainWorkerRequest)(nil),     // 22: errand.v1.DrainWorkerRequest
+	(*CordonWorkerRequest)(nil),    // 23: errand.v1.CordonWorkerRequest
+	(*UncordonWorkerRequest)(nil),  // 24: errand.v1.UncordonWorkerRequest
+	(*LabelWorkerRequest)(nil),     // 25: errand.v1.LabelWorkerRequest
+	(*AuditRequest)(nil),           // 26: errand.v1.AuditRequest
+	(*CreateTenantResponse)(nil),   // 27: errand.v1.CreateTenantResponse
+	(*UpdateTenantResponse)(nil),   // 28: errand.v1.UpdateTenantResponse
+	(*GetTenantResponse)(nil),      // 29: errand.v1.GetTenantResponse
+	(*ListTenantsResponse)(nil),    // 30: errand.v1.ListTenantsResponse
+	(*PauseTenantResponse)(nil),    // 31: errand.v1.PauseTenantResponse
+	(*ResumeTenantResponse)(nil),   // 32: errand.v1.ResumeTenantResponse
+	(*DeleteTenantResponse)(nil),   // 33: errand.v1.DeleteTenantResponse
+	(*PutKindResponse)(nil),        // 34: errand.v1.PutKindResponse
+	(*GetKindResponse)(nil),        // 35: errand.v1.GetKindResponse
+	(*ListKindsResponse)(nil),      // 36: errand.v1.ListKindsResponse
+	(*PauseKindResponse)(nil),      // 37: errand.v1.PauseKindResponse
+	(*ResumeKindResponse)(nil),     // 38: errand.v1.ResumeKindResponse
+	(*CreateKeyResponse)(nil),      // 39: errand.v1.CreateKeyResponse
+	(*ListKeysResponse)(nil),       // 40: errand.v1.ListKeysResponse
+	(*RevokeKeyResponse)(nil),      // 41: errand.v1.RevokeKeyResponse
+	(*PutLimitResponse)(nil),       // 42: errand.v1.PutLimitResponse
+	(*DeleteLimitResponse)(nil),    // 43: errand.v1.DeleteLimitResponse
+	(*ListLimitsResponse)(nil),     // 44: errand.v1.ListLimitsResponse
+	(*ListRegionsResponse)(nil),    // 45: errand.v1.ListRegionsResponse
+	(*DrainRegionResponse)(nil),    // 46: errand.v1.DrainRegionResponse
+	(*ResumeRegionResponse)(nil),   // 47: errand.v1.ResumeRegionResponse
+	(*ListWorkersResponse)(nil),    // 48: errand.v1.ListWorkersResponse
+	(*DrainWorkerResponse)(nil),    // 49: errand.v1.DrainWorkerResponse
+	(*CordonWorkerResponse)(nil),   // 50: errand.v1.CordonWorkerResponse
+	(*UncordonWorkerResponse)(nil), // 51: errand.v1.UncordonWorkerResponse
+	(*LabelWorkerResponse)(nil),    // 52: errand.v1.LabelWorkerResponse
+	(*AuditResponse)(nil),          // 53: errand.v1.AuditResponse
 }
 var file_errand_v1_admin_service_proto_depIdxs = []int32{
 	0,  // 0: errand.v1.AdminService.CreateTenant:input_type -> errand.v1.CreateTenantRequest
@@ -116,54 +119,56 @@ var file_errand_v1_admin_service_proto_depIdxs = []int32{
 	3,  // 3: errand.v1.AdminService.ListTenants:input_type -> errand.v1.ListTenantsRequest
 	4,  // 4: errand.v1.AdminService.PauseTenant:input_type -> errand.v1.PauseTenantRequest
 	5,  // 5: errand.v1.AdminService.ResumeTenant:input_type -> errand.v1.ResumeTenantRequest
-	6,  // 6: errand.v1.AdminService.PutKind:input_type -> errand.v1.PutKindRequest
-	7,  // 7: errand.v1.AdminService.GetKind:input_type -> errand.v1.GetKindRequest
-	8,  // 8: errand.v1.AdminService.ListKinds:input_type -> errand.v1.ListKindsRequest
-	9,  // 9: errand.v1.AdminService.PauseKind:input_type -> errand.v1.PauseKindRequest
-	10, // 10: errand.v1.AdminService.ResumeKind:input_type -> errand.v1.ResumeKindRequest
-	11, // 11: errand.v1.AdminService.CreateKey:input_type -> errand.v1.CreateKeyRequest
-	12, // 12: errand.v1.AdminService.ListKeys:input_type -> errand.v1.ListKeysRequest
-	13, // 13: errand.v1.AdminService.RevokeKey:input_type -> errand.v1.RevokeKeyRequest
-	14, // 14: errand.v1.AdminService.PutLimit:input_type -> errand.v1.PutLimitRequest
-	15, // 15: errand.v1.AdminService.DeleteLimit:input_type -> errand.v1.DeleteLimitRequest
-	16, // 16: errand.v1.AdminService.ListLimits:input_type -> errand.v1.ListLimitsRequest
-	17, // 17: errand.v1.AdminService.ListRegions:input_type -> errand.v1.ListRegionsRequest
-	18, // 18: errand.v1.AdminService.DrainRegion:input_type -> errand.v1.DrainRegionRequest
-	19, // 19: errand.v1.AdminService.ResumeRegion:input_type -> errand.v1.ResumeRegionRequest
-	20, // 20: errand.v1.AdminService.ListWorkers:input_type -> errand.v1.ListWorkersRequest
-	21, // 21: errand.v1.AdminService.DrainWorker:input_type -> errand.v1.DrainWorkerRequest
-	22, // 22: errand.v1.AdminService.CordonWorker:input_type -> errand.v1.CordonWorkerRequest
-	23, // 23: errand.v1.AdminService.UncordonWorker:input_type -> errand.v1.UncordonWorkerRequest
-	24, // 24: errand.v1.AdminService.LabelWorker:input_type -> errand.v1.LabelWorkerRequest
-	25, // 25: errand.v1.AdminService.Audit:input_type -> errand.v1.AuditRequest
-	26, // 26: errand.v1.AdminService.CreateTenant:output_type -> errand.v1.CreateTenantResponse
-	27, // 27: errand.v1.AdminService.UpdateTenant:output_type -> errand.v1.UpdateTenantResponse
-	28, // 28: errand.v1.AdminService.GetTenant:output_type -> errand.v1.GetTenantResponse
-	29, // 29: errand.v1.AdminService.ListTenants:output_type -> errand.v1.ListTenantsResponse
-	30, // 30: errand.v1.AdminService.PauseTenant:output_type -> errand.v1.PauseTenantResponse
-	31, // 31: errand.v1.AdminService.ResumeTenant:output_type -> errand.v1.ResumeTenantResponse
-	32, // 32: errand.v1.AdminService.PutKind:output_type -> errand.v1.PutKindResponse
-	33, // 33: errand.v1.AdminService.GetKind:output_type -> errand.v1.GetKindResponse
-	34, // 34: errand.v1.AdminService.ListKinds:output_type -> errand.v1.ListKindsResponse
-	35, // 35: errand.v1.AdminService.PauseKind:output_type -> errand.v1.PauseKindResponse
-	36, // 36: errand.v1.AdminService.ResumeKind:output_type -> errand.v1.ResumeKindResponse
-	37, // 37: errand.v1.AdminService.CreateKey:output_type -> errand.v1.CreateKeyResponse
-	38, // 38: errand.v1.AdminService.ListKeys:output_type -> errand.v1.ListKeysResponse
-	39, // 39: errand.v1.AdminService.RevokeKey:output_type -> errand.v1.RevokeKeyResponse
-	40, // 40: errand.v1.AdminService.PutLimit:output_type -> errand.v1.PutLimitResponse
-	41, // 41: errand.v1.AdminService.DeleteLimit:output_type -> errand.v1.DeleteLimitResponse
-	42, // 42: errand.v1.AdminService.ListLimits:output_type -> errand.v1.ListLimitsResponse
-	43, // 43: errand.v1.AdminService.ListRegions:output_type -> errand.v1.ListRegionsResponse
-	44, // 44: errand.v1.AdminService.DrainRegion:output_type -> errand.v1.DrainRegionResponse
-	45, // 45: errand.v1.AdminService.ResumeRegion:output_type -> errand.v1.ResumeRegionResponse
-	46, // 46: errand.v1.AdminService.ListWorkers:output_type -> errand.v1.ListWorkersResponse
-	47, // 47: errand.v1.AdminService.DrainWorker:output_type -> errand.v1.DrainWorkerResponse
-	48, // 48: errand.v1.AdminService.CordonWorker:output_type -> errand.v1.CordonWorkerResponse
-	49, // 49: errand.v1.AdminService.UncordonWorker:output_type -> errand.v1.UncordonWorkerResponse
-	50, // 50: errand.v1.AdminService.LabelWorker:output_type -> errand.v1.LabelWorkerResponse
-	51, // 51: errand.v1.AdminService.Audit:output_type -> errand.v1.AuditResponse
-	26, // [26:52] is the sub-list for method output_type
-	0,  // [0:26] is the sub-list for method input_type
+	6,  // 6: errand.v1.AdminService.DeleteTenant:input_type -> errand.v1.DeleteTenantRequest
+	7,  // 7: errand.v1.AdminService.PutKind:input_type -> errand.v1.PutKindRequest
+	8,  // 8: errand.v1.AdminService.GetKind:input_type -> errand.v1.GetKindRequest
+	9,  // 9: errand.v1.AdminService.ListKinds:input_type -> errand.v1.ListKindsRequest
+	10, // 10: errand.v1.AdminService.PauseKind:input_type -> errand.v1.PauseKindRequest
+	11, // 11: errand.v1.AdminService.ResumeKind:input_type -> errand.v1.ResumeKindRequest
+	12, // 12: errand.v1.AdminService.CreateKey:input_type -> errand.v1.CreateKeyRequest
+	13, // 13: errand.v1.AdminService.ListKeys:input_type -> errand.v1.ListKeysRequest
+	14, // 14: errand.v1.AdminService.RevokeKey:input_type -> errand.v1.RevokeKeyRequest
+	15, // 15: errand.v1.AdminService.PutLimit:input_type -> errand.v1.PutLimitRequest
+	16, // 16: errand.v1.AdminService.DeleteLimit:input_type -> errand.v1.DeleteLimitRequest
+	17, // 17: errand.v1.AdminService.ListLimits:input_type -> errand.v1.ListLimitsRequest
+	18, // 18: errand.v1.AdminService.ListRegions:input_type -> errand.v1.ListRegionsRequest
+	19, // 19: errand.v1.AdminService.DrainRegion:input_type -> errand.v1.DrainRegionRequest
+	20, // 20: errand.v1.AdminService.ResumeRegion:input_type -> errand.v1.ResumeRegionRequest
+	21, // 21: errand.v1.AdminService.ListWorkers:input_type -> errand.v1.ListWorkersRequest
+	22, // 22: errand.v1.AdminService.DrainWorker:input_type -> errand.v1.DrainWorkerRequest
+	23, // 23: errand.v1.AdminService.CordonWorker:input_type -> errand.v1.CordonWorkerRequest
+	24, // 24: errand.v1.AdminService.UncordonWorker:input_type -> errand.v1.UncordonWorkerRequest
+	25, // 25: errand.v1.AdminService.LabelWorker:input_type -> errand.v1.LabelWorkerRequest
+	26, // 26: errand.v1.AdminService.Audit:input_type -> errand.v1.AuditRequest
+	27, // 27: errand.v1.AdminService.CreateTenant:output_type -> errand.v1.CreateTenantResponse
+	28, // 28: errand.v1.AdminService.UpdateTenant:output_type -> errand.v1.UpdateTenantResponse
+	29, // 29: errand.v1.AdminService.GetTenant:output_type -> errand.v1.GetTenantResponse
+	30, // 30: errand.v1.AdminService.ListTenants:output_type -> errand.v1.ListTenantsResponse
+	31, // 31: errand.v1.AdminService.PauseTenant:output_type -> errand.v1.PauseTenantResponse
+	32, // 32: errand.v1.AdminService.ResumeTenant:output_type -> errand.v1.ResumeTenantResponse
+	33, // 33: errand.v1.AdminService.DeleteTenant:output_type -> errand.v1.DeleteTenantResponse
+	34, // 34: errand.v1.AdminService.PutKind:output_type -> errand.v1.PutKindResponse
+	35, // 35: errand.v1.AdminService.GetKind:output_type -> errand.v1.GetKindResponse
+	36, // 36: errand.v1.AdminService.ListKinds:output_type -> errand.v1.ListKindsResponse
+	37, // 37: errand.v1.AdminService.PauseKind:output_type -> errand.v1.PauseKindResponse
+	38, // 38: errand.v1.AdminService.ResumeKind:output_type -> errand.v1.ResumeKindResponse
+	39, // 39: errand.v1.AdminService.CreateKey:output_type -> errand.v1.CreateKeyResponse
+	40, // 40: errand.v1.AdminService.ListKeys:output_type -> errand.v1.ListKeysResponse
+	41, // 41: errand.v1.AdminService.RevokeKey:output_type -> errand.v1.RevokeKeyResponse
+	42, // 42: errand.v1.AdminService.PutLimit:output_type -> errand.v1.PutLimitResponse
+	43, // 43: errand.v1.AdminService.DeleteLimit:output_type -> errand.v1.DeleteLimitResponse
+	44, // 44: errand.v1.AdminService.ListLimits:output_type -> errand.v1.ListLimitsResponse
+	45, // 45: errand.v1.AdminService.ListRegions:output_type -> errand.v1.ListRegionsResponse
+	46, // 46: errand.v1.AdminService.DrainRegion:output_type -> errand.v1.DrainRegionResponse
+	47, // 47: errand.v1.AdminService.ResumeRegion:output_type -> errand.v1.ResumeRegionResponse
+	48, // 48: errand.v1.AdminService.ListWorkers:output_type -> errand.v1.ListWorkersResponse
+	49, // 49: errand.v1.AdminService.DrainWorker:output_type -> errand.v1.DrainWorkerResponse
+	50, // 50: errand.v1.AdminService.CordonWorker:output_type -> errand.v1.CordonWorkerResponse
+	51, // 51: errand.v1.AdminService.UncordonWorker:output_type -> errand.v1.UncordonWorkerResponse
+	52, // 52: errand.v1.AdminService.LabelWorker:output_type -> errand.v1.LabelWorkerResponse
+	53, // 53: errand.v1.AdminService.Audit:output_type -> errand.v1.AuditResponse
+	27, // [27:54] is the sub-list for method output_type
+	0,  // [0:27] is the sub-list for method input_type
 	0,  // [0:0] is the sub-list for extension type_name
 	0,  // [0:0] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name

@@ -24,12 +24,13 @@ const (
 )
 
 // KindDefaults is what the tasks of a kind get where their submitter says nothing; the rules are those of TaskSpec's fields of
-// the same names. What is unset here stays with Errand's own default.
+// the same names. What is unset here stays with Errand's own default. A change counts for tasks that are submitted after it.
 type KindDefaults struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How urgent they are.
 	Tier Tier `protobuf:"varint,1,opt,name=tier,proto3,enum=errand.v1.Tier" json:"tier,omitempty"`
-	// How long they may wait once they are ready. At most 30 days.
+	// How long they may wait once they are ready. More than 0 s and at most 30 days; at least what the tier here, or standard, asks
+	// for. A task whose submitter names another tier gets that tier's own default.
 	DelayTolerance *durationpb.Duration `protobuf:"bytes,2,opt,name=delay_tolerance,json=delayTolerance,proto3" json:"delay_tolerance,omitempty"`
 	// The execution cap of one attempt. 100 ms to 7 days.
 	AttemptTimeout *durationpb.Duration `protobuf:"bytes,3,opt,name=attempt_timeout,json=attemptTimeout,proto3" json:"attempt_timeout,omitempty"`
@@ -37,9 +38,9 @@ type KindDefaults struct {
 	MaxAttempts *int32 `protobuf:"varint,4,opt,name=max_attempts,json=maxAttempts,proto3,oneof" json:"max_attempts,omitempty"`
 	// Lost workers after which a task is poison. 1 to 100.
 	MaxWorkerLosses *int32 `protobuf:"varint,5,opt,name=max_worker_losses,json=maxWorkerLosses,proto3,oneof" json:"max_worker_losses,omitempty"`
-	// When they are tried again.
+	// When they are tried again. A submitter that sets a policy replaces it as a whole.
 	RetryPolicy *RetryPolicy `protobuf:"bytes,6,opt,name=retry_policy,json=retryPolicy,proto3" json:"retry_policy,omitempty"`
-	// What they need of a worker.
+	// What they need of a worker. NOT_YET_AVAILABLE in this release unless empty.
 	Requirements  *Requirements `protobuf:"bytes,7,opt,name=requirements,proto3" json:"requirements,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -131,7 +132,7 @@ type Kind struct {
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// Which: a letter, then up to 62 of a-z 0-9 . _ -
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// It is paused: its tasks are accepted and not started. Set by PauseKind and ResumeKind only.
+	// It is paused: its tasks are accepted and not started. Set by PauseKind and ResumeKind only; PutKind leaves it as it is.
 	Paused bool `protobuf:"varint,3,opt,name=paused,proto3" json:"paused,omitempty"`
 	// What its tasks get where they say nothing.
 	Defaults      *KindDefaults `protobuf:"bytes,4,opt,name=defaults,proto3" json:"defaults,omitempty"`
@@ -514,7 +515,7 @@ type PauseKindRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whose, 1 to 63 bytes.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// Which, 1 to 63 bytes.
+	// Which: a letter, then up to 62 of a-z 0-9 . _ -
 	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -718,7 +719,7 @@ const file_errand_v1_kind_proto_rawDesc = "" +
 	"\x14errand/v1/kind.proto\x12\terrand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x19errand/v1/placement.proto\x1a\x19errand/v1/task_spec.proto\x1a\x1egoogle/protobuf/duration.proto\"\xfa\x03\n" +
 	"\fKindDefaults\x12-\n" +
 	"\x04tier\x18\x01 \x01(\x0e2\x0f.errand.v1.TierB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04tier\x12S\n" +
-	"\x0fdelay_tolerance\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\x9a\x9e\x012\x00R\x0edelayTolerance\x12W\n" +
+	"\x0fdelay_tolerance\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\x9a\x9e\x01*\x00R\x0edelayTolerance\x12W\n" +
 	"\x0fattempt_timeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x13\xbaH\x10\xaa\x01\r\"\x04\b\x80\xf5$2\x05\x10\x80\xc2\xd7/R\x0eattemptTimeout\x122\n" +
 	"\fmax_attempts\x18\x04 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x01H\x00R\vmaxAttempts\x88\x01\x01\x12:\n" +
@@ -749,10 +750,10 @@ const file_errand_v1_kind_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\tpageToken\"b\n" +
 	"\x11ListKindsResponse\x12%\n" +
 	"\x05kinds\x18\x01 \x03(\v2\x0f.errand.v1.KindR\x05kinds\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"T\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"j\n" +
 	"\x10PauseKindRequest\x12!\n" +
-	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(?R\x06tenant\x12\x1d\n" +
-	"\x04name\x18\x02 \x01(\tB\t\xbaH\x06r\x04 \x01(?R\x04name\"8\n" +
+	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(?R\x06tenant\x123\n" +
+	"\x04name\x18\x02 \x01(\tB\x1f\xbaH\x1cr\x1a2\x18^[a-z][a-z0-9._-]{0,62}$R\x04name\"8\n" +
 	"\x11PauseKindResponse\x12#\n" +
 	"\x04kind\x18\x01 \x01(\v2\x0f.errand.v1.KindR\x04kind\"U\n" +
 	"\x11ResumeKindRequest\x12!\n" +

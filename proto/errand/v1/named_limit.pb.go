@@ -27,13 +27,13 @@ type NamedLimit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whose, 1 to 63 bytes.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// Which, 1 to 63 bytes.
+	// Which: a letter, then up to 62 of a-z 0-9 . _ -
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Attempts at once, per key. 0 for no cap; at most 10,000,000.
 	Concurrency int32 `protobuf:"varint,3,opt,name=concurrency,proto3" json:"concurrency,omitempty"`
 	// Starts per second, per key. 0 for no cap; at most 1,000,000.
 	Rate float64 `protobuf:"fixed64,4,opt,name=rate,proto3" json:"rate,omitempty"`
-	// Over all regions together rather than in each. Default false.
+	// Over all regions together rather than in each. Default false. NOT_YET_AVAILABLE in this release.
 	Global        bool `protobuf:"varint,5,opt,name=global,proto3" json:"global,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -411,11 +411,11 @@ var File_errand_v1_named_limit_proto protoreflect.FileDescriptor
 
 const file_errand_v1_named_limit_proto_rawDesc = "" +
 	"\n" +
-	"\x1berrand/v1/named_limit.proto\x12\terrand.v1\x1a\x1bbuf/validate/validate.proto\"\xc5\x01\n" +
+	"\x1berrand/v1/named_limit.proto\x12\terrand.v1\x1a\x1bbuf/validate/validate.proto\"\xdb\x01\n" +
 	"\n" +
 	"NamedLimit\x12!\n" +
-	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(?R\x06tenant\x12\x1d\n" +
-	"\x04name\x18\x02 \x01(\tB\t\xbaH\x06r\x04 \x01(?R\x04name\x12.\n" +
+	"\x06tenant\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(?R\x06tenant\x123\n" +
+	"\x04name\x18\x02 \x01(\tB\x1f\xbaH\x1cr\x1a2\x18^[a-z][a-z0-9._-]{0,62}$R\x04name\x12.\n" +
 	"\vconcurrency\x18\x03 \x01(\x05B\f\xbaH\t\x1a\a\x18\x80\xad\xe2\x04(\x00R\vconcurrency\x12-\n" +
 	"\x04rate\x18\x04 \x01(\x01B\x19\xbaH\x16\x12\x14@\x01\x19\x00\x00\x00\x00\x80\x84.A)\x00\x00\x00\x00\x00\x00\x00\x00R\x04rate\x12\x16\n" +
 	"\x06global\x18\x05 \x01(\bR\x06global\"F\n" +

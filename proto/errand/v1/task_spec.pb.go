@@ -320,7 +320,7 @@ func (x *RetryPolicy) GetNonRetryableReasons() []string {
 // Limit names a rate or concurrency cap that a start must pass.
 type Limit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The limit's name, 1 to 63 bytes.
+	// The limit's name: a letter, then up to 62 of a-z 0-9 . _ -
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// A key within it, for instance a customer. At most 255 bytes; empty for none.
 	Key           string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
@@ -385,7 +385,7 @@ type TaskSpec struct {
 	Labels map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// How urgent it is. Default the kind's, then standard.
 	Tier Tier `protobuf:"varint,5,opt,name=tier,proto3,enum=errand.v1.Tier" json:"tier,omitempty"`
-	// How long it may wait once it is ready. Default by tier: 1 s, 1 min, 24 h. At least 0 s, 10 s, 10 min. At most 30 days.
+	// How long it may wait once it is ready. Default the kind's, then by tier: 1 s, 1 min, 24 h. At least 0 s, 10 s, 10 min. At most 30 days.
 	DelayTolerance *durationpb.Duration `protobuf:"bytes,6,opt,name=delay_tolerance,json=delayTolerance,proto3" json:"delay_tolerance,omitempty"`
 	// When it may start at the earliest. Default at once.
 	//
@@ -401,13 +401,13 @@ type TaskSpec struct {
 	//	*TaskSpec_StartBy
 	//	*TaskSpec_StartWithin
 	Useless isTaskSpec_Useless `protobuf_oneof:"useless"`
-	// The execution cap of one attempt. Default 1 h (exec and http: 10 min); 100 ms to 7 days.
+	// The execution cap of one attempt. Default the kind's, then 1 h (exec and http: 10 min); 100 ms to 7 days.
 	AttemptTimeout *durationpb.Duration `protobuf:"bytes,11,opt,name=attempt_timeout,json=attemptTimeout,proto3" json:"attempt_timeout,omitempty"`
-	// Most starts that count. Default 5; 1 to 1000.
+	// Most starts that count. Default the kind's, then 5; 1 to 1000.
 	MaxAttempts *int32 `protobuf:"varint,12,opt,name=max_attempts,json=maxAttempts,proto3,oneof" json:"max_attempts,omitempty"`
-	// Lost workers for which the task was the only suspect, after which it is poison. Default 3; 1 to 100.
+	// Lost workers for which the task was the only suspect, after which it is poison. Default the kind's, then 3; 1 to 100.
 	MaxWorkerLosses *int32 `protobuf:"varint,13,opt,name=max_worker_losses,json=maxWorkerLosses,proto3,oneof" json:"max_worker_losses,omitempty"`
-	// When it is tried again. Default as RetryPolicy says.
+	// When it is tried again. Default the kind's, then as RetryPolicy says.
 	RetryPolicy *RetryPolicy `protobuf:"bytes,14,opt,name=retry_policy,json=retryPolicy,proto3" json:"retry_policy,omitempty"`
 	// What it needs of a worker. NOT_YET_AVAILABLE in this release unless empty.
 	Requirements *Requirements `protobuf:"bytes,15,opt,name=requirements,proto3" json:"requirements,omitempty"`
@@ -426,7 +426,7 @@ type TaskSpec struct {
 	// submission gets while another holds the key says unique_policy. An idempotency_key that stands for a task is looked at first.
 	// Empty for none; at most 255 bytes.
 	UniqueKey string `protobuf:"bytes,21,opt,name=unique_key,json=uniqueKey,proto3" json:"unique_key,omitempty"`
-	// Named limits that a start must pass. At most 8. NOT_YET_AVAILABLE in this release.
+	// Named limits that a start must pass, each name and key once. At most 8. A name that no limit is stored for caps nothing.
 	Limits []*Limit `protobuf:"bytes,22,rep,name=limits,proto3" json:"limits,omitempty"`
 	// Handles of existing tasks that this one waits for, each once. At most 1000. NOT_YET_AVAILABLE in this release.
 	Parents []string `protobuf:"bytes,23,rep,name=parents,proto3" json:"parents,omitempty"`
@@ -751,9 +751,9 @@ const file_errand_v1_task_spec_proto_rawDesc = "" +
 	"multiplier\x18\x03 \x01(\x01B\x1c\xbaH\x19\xd8\x01\x01\x12\x14@\x01\x19\x00\x00\x00\x00\x00\x00Y@)\x00\x00\x00\x00\x00\x00\xf0?R\n" +
 	"multiplier\x12D\n" +
 	"\x15non_retryable_reasons\x18\x04 \x03(\tB\x10\xbaH\r\x92\x01\n" +
-	"\x10 \"\x06r\x04 \x01(?R\x13nonRetryableReasons\"B\n" +
-	"\x05Limit\x12\x1d\n" +
-	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(?R\x04name\x12\x1a\n" +
+	"\x10 \"\x06r\x04 \x01(?R\x13nonRetryableReasons\"X\n" +
+	"\x05Limit\x123\n" +
+	"\x04name\x18\x01 \x01(\tB\x1f\xbaH\x1cr\x1a2\x18^[a-z][a-z0-9._-]{0,62}$R\x04name\x12\x1a\n" +
 	"\x03key\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\xff\x01R\x03key\"\xe1\x0e\n" +
 	"\bTaskSpec\x123\n" +
 	"\x04kind\x18\x01 \x01(\tB\x1f\xbaH\x1cr\x1a2\x18^[a-z][a-z0-9._-]{0,62}$R\x04kind\x12#\n" +

@@ -177,19 +177,19 @@ type CreateTenantRequest struct {
 	HomeRegion string `protobuf:"bytes,2,opt,name=home_region,json=homeRegion,proto3" json:"home_region,omitempty"`
 	// Its share of capacity against other tenants. Default 1; 0.01 to 1000.
 	Weight *float64 `protobuf:"fixed64,3,opt,name=weight,proto3,oneof" json:"weight,omitempty"`
-	// Submits per second; 0 for no limit. At most 1,000,000. NOT_YET_AVAILABLE in this release.
+	// Submits per second; 0 for no limit. At most 1,000,000.
 	Rate *float64 `protobuf:"fixed64,4,opt,name=rate,proto3,oneof" json:"rate,omitempty"`
-	// Submits at once; 0 for no limit. At most 10,000,000. NOT_YET_AVAILABLE in this release.
+	// Submits at once; 0 for no limit. At most 10,000,000.
 	Burst *int32 `protobuf:"varint,5,opt,name=burst,proto3,oneof" json:"burst,omitempty"`
-	// Urgent submits per second; 0 for no limit. At most 1,000,000. NOT_YET_AVAILABLE in this release.
+	// Urgent submits per second; 0 for no limit. At most 1,000,000.
 	UrgentRate *float64 `protobuf:"fixed64,6,opt,name=urgent_rate,json=urgentRate,proto3,oneof" json:"urgent_rate,omitempty"`
-	// Most open tasks; 0 for no limit. NOT_YET_AVAILABLE in this release.
+	// Most open tasks; 0 for no limit.
 	MaxOpen *int64 `protobuf:"varint,7,opt,name=max_open,json=maxOpen,proto3,oneof" json:"max_open,omitempty"`
-	// Most attempts that run at once; 0 for no cap. NOT_YET_AVAILABLE in this release.
+	// Most attempts that run at once; 0 for no cap.
 	MaxRunning *int64 `protobuf:"varint,8,opt,name=max_running,json=maxRunning,proto3,oneof" json:"max_running,omitempty"`
-	// Starts per second; 0 for no limit. At most 1,000,000. NOT_YET_AVAILABLE in this release.
+	// Starts per second; 0 for no limit. At most 1,000,000.
 	StartRate *float64 `protobuf:"fixed64,9,opt,name=start_rate,json=startRate,proto3,oneof" json:"start_rate,omitempty"`
-	// Refuse urgent submits beyond urgent_rate, rather than store them as standard. NOT_YET_AVAILABLE in this release.
+	// Refuse urgent submits beyond urgent_rate, rather than store them as standard.
 	RefuseUrgent  *bool `protobuf:"varint,10,opt,name=refuse_urgent,json=refuseUrgent,proto3,oneof" json:"refuse_urgent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -348,19 +348,19 @@ type UpdateTenantRequest struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Its share of capacity against other tenants. 0.01 to 1000.
 	Weight *float64 `protobuf:"fixed64,2,opt,name=weight,proto3,oneof" json:"weight,omitempty"`
-	// Submits per second; 0 for no limit. At most 1,000,000. NOT_YET_AVAILABLE in this release.
+	// Submits per second; 0 for no limit. At most 1,000,000.
 	Rate *float64 `protobuf:"fixed64,3,opt,name=rate,proto3,oneof" json:"rate,omitempty"`
-	// Submits at once; 0 for no limit. At most 10,000,000. NOT_YET_AVAILABLE in this release.
+	// Submits at once; 0 for no limit. At most 10,000,000.
 	Burst *int32 `protobuf:"varint,4,opt,name=burst,proto3,oneof" json:"burst,omitempty"`
-	// Urgent submits per second; 0 for no limit. At most 1,000,000. NOT_YET_AVAILABLE in this release.
+	// Urgent submits per second; 0 for no limit. At most 1,000,000.
 	UrgentRate *float64 `protobuf:"fixed64,5,opt,name=urgent_rate,json=urgentRate,proto3,oneof" json:"urgent_rate,omitempty"`
-	// Most open tasks; 0 for no limit. NOT_YET_AVAILABLE in this release.
+	// Most open tasks; 0 for no limit.
 	MaxOpen *int64 `protobuf:"varint,6,opt,name=max_open,json=maxOpen,proto3,oneof" json:"max_open,omitempty"`
-	// Most attempts that run at once; 0 for no cap. NOT_YET_AVAILABLE in this release.
+	// Most attempts that run at once; 0 for no cap.
 	MaxRunning *int64 `protobuf:"varint,7,opt,name=max_running,json=maxRunning,proto3,oneof" json:"max_running,omitempty"`
-	// Starts per second; 0 for no limit. At most 1,000,000. NOT_YET_AVAILABLE in this release.
+	// Starts per second; 0 for no limit. At most 1,000,000.
 	StartRate *float64 `protobuf:"fixed64,8,opt,name=start_rate,json=startRate,proto3,oneof" json:"start_rate,omitempty"`
-	// Refuse urgent submits beyond urgent_rate, rather than store them as standard. NOT_YET_AVAILABLE in this release.
+	// Refuse urgent submits beyond urgent_rate, rather than store them as standard.
 	RefuseUrgent  *bool `protobuf:"varint,9,opt,name=refuse_urgent,json=refuseUrgent,proto3,oneof" json:"refuse_urgent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -891,6 +891,89 @@ func (x *ResumeTenantResponse) GetTenant() *Tenant {
 	return nil
 }
 
+// DeleteTenantRequest names a tenant.
+type DeleteTenantRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name, 1 to 63 bytes.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteTenantRequest) Reset() {
+	*x = DeleteTenantRequest{}
+	mi := &file_errand_v1_tenant_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteTenantRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteTenantRequest) ProtoMessage() {}
+
+func (x *DeleteTenantRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_errand_v1_tenant_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteTenantRequest.ProtoReflect.Descriptor instead.
+func (*DeleteTenantRequest) Descriptor() ([]byte, []int) {
+	return file_errand_v1_tenant_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *DeleteTenantRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// DeleteTenantResponse is empty.
+type DeleteTenantResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteTenantResponse) Reset() {
+	*x = DeleteTenantResponse{}
+	mi := &file_errand_v1_tenant_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteTenantResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteTenantResponse) ProtoMessage() {}
+
+func (x *DeleteTenantResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_errand_v1_tenant_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteTenantResponse.ProtoReflect.Descriptor instead.
+func (*DeleteTenantResponse) Descriptor() ([]byte, []int) {
+	return file_errand_v1_tenant_proto_rawDescGZIP(), []int{14}
+}
+
 var File_errand_v1_tenant_proto protoreflect.FileDescriptor
 
 const file_errand_v1_tenant_proto_rawDesc = "" +
@@ -983,7 +1066,10 @@ const file_errand_v1_tenant_proto_rawDesc = "" +
 	"\x13ResumeTenantRequest\x12\x1d\n" +
 	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(?R\x04name\"A\n" +
 	"\x14ResumeTenantResponse\x12)\n" +
-	"\x06tenant\x18\x01 \x01(\v2\x11.errand.v1.TenantR\x06tenantB5Z3github.com/errandhq/errand/proto/errand/v1;errandv1b\x06proto3"
+	"\x06tenant\x18\x01 \x01(\v2\x11.errand.v1.TenantR\x06tenant\"4\n" +
+	"\x13DeleteTenantRequest\x12\x1d\n" +
+	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(?R\x04name\"\x16\n" +
+	"\x14DeleteTenantResponseB5Z3github.com/errandhq/errand/proto/errand/v1;errandv1b\x06proto3"
 
 var (
 	file_errand_v1_tenant_proto_rawDescOnce sync.Once
@@ -997,7 +1083,7 @@ func file_errand_v1_tenant_proto_rawDescGZIP() []byte {
 	return file_errand_v1_tenant_proto_rawDescData
 }
 
-var file_errand_v1_tenant_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_errand_v1_tenant_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_errand_v1_tenant_proto_goTypes = []any{
 	(*Tenant)(nil),                // 0: errand.v1.Tenant
 	(*CreateTenantRequest)(nil),   // 1: errand.v1.CreateTenantRequest
@@ -1012,10 +1098,12 @@ var file_errand_v1_tenant_proto_goTypes = []any{
 	(*PauseTenantResponse)(nil),   // 10: errand.v1.PauseTenantResponse
 	(*ResumeTenantRequest)(nil),   // 11: errand.v1.ResumeTenantRequest
 	(*ResumeTenantResponse)(nil),  // 12: errand.v1.ResumeTenantResponse
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*DeleteTenantRequest)(nil),   // 13: errand.v1.DeleteTenantRequest
+	(*DeleteTenantResponse)(nil),  // 14: errand.v1.DeleteTenantResponse
+	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
 }
 var file_errand_v1_tenant_proto_depIdxs = []int32{
-	13, // 0: errand.v1.Tenant.created_at:type_name -> google.protobuf.Timestamp
+	15, // 0: errand.v1.Tenant.created_at:type_name -> google.protobuf.Timestamp
 	0,  // 1: errand.v1.CreateTenantResponse.tenant:type_name -> errand.v1.Tenant
 	0,  // 2: errand.v1.UpdateTenantResponse.tenant:type_name -> errand.v1.Tenant
 	0,  // 3: errand.v1.ListTenantsResponse.tenants:type_name -> errand.v1.Tenant
@@ -1042,7 +1130,7 @@ func file_errand_v1_tenant_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_errand_v1_tenant_proto_rawDesc), len(file_errand_v1_tenant_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -163,12 +163,14 @@ CREATE TABLE tenants (
 CREATE INDEX tenants_changed ON tenants (changed_at);
 CREATE INDEX tenants_special ON tenants (name) WHERE special;
 
--- Defaults and pauses of kinds. Tasks of a kind without a row are as good as any.
+-- Defaults and pauses of kinds. Tasks of a kind without a row are as good as any. One whose tenant was deleted stays as a row that says
+-- nothing, for those who read only what has changed.
 CREATE TABLE kinds (
     tenant     TEXT NOT NULL,
     name       TEXT NOT NULL,
     paused     BOOLEAN NOT NULL DEFAULT false,
     defaults   JSONB NOT NULL,
+    deleted    BOOLEAN NOT NULL DEFAULT false,
     created_at TIMESTAMPTZ NOT NULL,
     changed_at TIMESTAMPTZ NOT NULL,
     PRIMARY KEY (tenant, name)

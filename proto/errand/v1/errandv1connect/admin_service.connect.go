@@ -50,6 +50,9 @@ const (
 	// AdminServiceResumeTenantProcedure is the fully-qualified name of the AdminService's ResumeTenant
 	// RPC.
 	AdminServiceResumeTenantProcedure = "/errand.v1.AdminService/ResumeTenant"
+	// AdminServiceDeleteTenantProcedure is the fully-qualified name of the AdminService's DeleteTenant
+	// RPC.
+	AdminServiceDeleteTenantProcedure = "/errand.v1.AdminService/DeleteTenant"
 	// AdminServicePutKindProcedure is the fully-qualified name of the AdminService's PutKind RPC.
 	AdminServicePutKindProcedure = "/errand.v1.AdminService/PutKind"
 	// AdminServiceGetKindProcedure is the fully-qualified name of the AdminService's GetKind RPC.
@@ -111,19 +114,21 @@ type AdminServiceClient interface {
 	GetTenant(context.Context, *v1.GetTenantRequest) (*v1.GetTenantResponse, error)
 	// ListTenants returns tenants by name, in pages.
 	ListTenants(context.Context, *v1.ListTenantsRequest) (*v1.ListTenantsResponse, error)
-	// PauseTenant stops starting a tenant's tasks; what runs goes on. NOT_YET_AVAILABLE in this release.
+	// PauseTenant stops starting a tenant's tasks; what runs goes on.
 	PauseTenant(context.Context, *v1.PauseTenantRequest) (*v1.PauseTenantResponse, error)
-	// ResumeTenant starts a tenant's tasks again. NOT_YET_AVAILABLE in this release.
+	// ResumeTenant starts a tenant's tasks again.
 	ResumeTenant(context.Context, *v1.ResumeTenantRequest) (*v1.ResumeTenantResponse, error)
-	// PutKind sets the defaults of a kind. NOT_YET_AVAILABLE in this release.
+	// DeleteTenant removes a tenant with its kinds and limits, and revokes its keys. It is refused while the tenant has open tasks.
+	DeleteTenant(context.Context, *v1.DeleteTenantRequest) (*v1.DeleteTenantResponse, error)
+	// PutKind sets the defaults of a kind, whether it is stored already or not.
 	PutKind(context.Context, *v1.PutKindRequest) (*v1.PutKindResponse, error)
-	// GetKind returns a kind. NOT_YET_AVAILABLE in this release.
+	// GetKind returns a kind.
 	GetKind(context.Context, *v1.GetKindRequest) (*v1.GetKindResponse, error)
-	// ListKinds returns the kinds of a tenant by name, in pages. NOT_YET_AVAILABLE in this release.
+	// ListKinds returns the kinds of a tenant by name, in pages.
 	ListKinds(context.Context, *v1.ListKindsRequest) (*v1.ListKindsResponse, error)
-	// PauseKind stops starting the tasks of a kind; what runs goes on. NOT_YET_AVAILABLE in this release.
+	// PauseKind stops starting the tasks of a kind, whether it is stored already or not; what runs goes on.
 	PauseKind(context.Context, *v1.PauseKindRequest) (*v1.PauseKindResponse, error)
-	// ResumeKind starts the tasks of a kind again. NOT_YET_AVAILABLE in this release.
+	// ResumeKind starts the tasks of a kind again.
 	ResumeKind(context.Context, *v1.ResumeKindRequest) (*v1.ResumeKindResponse, error)
 	// CreateKey makes an API key; its secret is shown this once.
 	CreateKey(context.Context, *v1.CreateKeyRequest) (*v1.CreateKeyResponse, error)
@@ -131,11 +136,11 @@ type AdminServiceClient interface {
 	ListKeys(context.Context, *v1.ListKeysRequest) (*v1.ListKeysResponse, error)
 	// RevokeKey ends a key; it works no longer than 5 s after.
 	RevokeKey(context.Context, *v1.RevokeKeyRequest) (*v1.RevokeKeyResponse, error)
-	// PutLimit sets a named limit. NOT_YET_AVAILABLE in this release.
+	// PutLimit sets a named limit.
 	PutLimit(context.Context, *v1.PutLimitRequest) (*v1.PutLimitResponse, error)
-	// DeleteLimit removes a named limit: its name caps nothing any more. NOT_YET_AVAILABLE in this release.
+	// DeleteLimit removes a named limit: its name caps nothing any more.
 	DeleteLimit(context.Context, *v1.DeleteLimitRequest) (*v1.DeleteLimitResponse, error)
-	// ListLimits returns the named limits of a tenant by name, in pages. NOT_YET_AVAILABLE in this release.
+	// ListLimits returns the named limits of a tenant by name, in pages.
 	ListLimits(context.Context, *v1.ListLimitsRequest) (*v1.ListLimitsResponse, error)
 	// ListRegions returns the regions by name, in pages. NOT_YET_AVAILABLE in this release.
 	ListRegions(context.Context, *v1.ListRegionsRequest) (*v1.ListRegionsResponse, error)
@@ -204,6 +209,12 @@ func NewAdminServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+AdminServiceResumeTenantProcedure,
 			connect.WithSchema(adminServiceMethods.ByName("ResumeTenant")),
+			connect.WithClientOptions(opts...),
+		),
+		deleteTenant: connect.NewClient[v1.DeleteTenantRequest, v1.DeleteTenantResponse](
+			httpClient,
+			baseURL+AdminServiceDeleteTenantProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("DeleteTenant")),
 			connect.WithClientOptions(opts...),
 		),
 		putKind: connect.NewClient[v1.PutKindRequest, v1.PutKindResponse](
@@ -344,6 +355,7 @@ type adminServiceClient struct {
 	listTenants    *connect.Client[v1.ListTenantsRequest, v1.ListTenantsResponse]
 	pauseTenant    *connect.Client[v1.PauseTenantRequest, v1.PauseTenantResponse]
 	resumeTenant   *connect.Client[v1.ResumeTenantRequest, v1.ResumeTenantResponse]
+	deleteTenant   *connect.Client[v1.DeleteTenantRequest, v1.DeleteTenantResponse]
 	putKind        *connect.Client[v1.PutKindRequest, v1.PutKindResponse]
 	getKind        *connect.Client[v1.GetKindRequest, v1.GetKindResponse]
 	listKinds      *connect.Client[v1.ListKindsRequest, v1.ListKindsResponse]
@@ -414,6 +426,15 @@ func (c *adminServiceClient) PauseTenant(ctx context.Context, req *v1.PauseTenan
 // ResumeTenant calls errand.v1.AdminService.ResumeTenant.
 func (c *adminServiceClient) ResumeTenant(ctx context.Context, req *v1.ResumeTenantRequest) (*v1.ResumeTenantResponse, error) {
 	response, err := c.resumeTenant.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// DeleteTenant calls errand.v1.AdminService.DeleteTenant.
+func (c *adminServiceClient) DeleteTenant(ctx context.Context, req *v1.DeleteTenantRequest) (*v1.DeleteTenantResponse, error) {
+	response, err := c.deleteTenant.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -610,19 +631,21 @@ type AdminServiceHandler interface {
 	GetTenant(context.Context, *v1.GetTenantRequest) (*v1.GetTenantResponse, error)
 	// ListTenants returns tenants by name, in pages.
 	ListTenants(context.Context, *v1.ListTenantsRequest) (*v1.ListTenantsResponse, error)
-	// PauseTenant stops starting a tenant's tasks; what runs goes on. NOT_YET_AVAILABLE in this release.
+	// PauseTenant stops starting a tenant's tasks; what runs goes on.
 	PauseTenant(context.Context, *v1.PauseTenantRequest) (*v1.PauseTenantResponse, error)
-	// ResumeTenant starts a tenant's tasks again. NOT_YET_AVAILABLE in this release.
+	// ResumeTenant starts a tenant's tasks again.
 	ResumeTenant(context.Context, *v1.ResumeTenantRequest) (*v1.ResumeTenantResponse, error)
-	// PutKind sets the defaults of a kind. NOT_YET_AVAILABLE in this release.
+	// DeleteTenant removes a tenant with its kinds and limits, and revokes its keys. It is refused while the tenant has open tasks.
+	DeleteTenant(context.Context, *v1.DeleteTenantRequest) (*v1.DeleteTenantResponse, error)
+	// PutKind sets the defaults of a kind, whether it is stored already or not.
 	PutKind(context.Context, *v1.PutKindRequest) (*v1.PutKindResponse, error)
-	// GetKind returns a kind. NOT_YET_AVAILABLE in this release.
+	// GetKind returns a kind.
 	GetKind(context.Context, *v1.GetKindRequest) (*v1.GetKindResponse, error)
-	// ListKinds returns the kinds of a tenant by name, in pages. NOT_YET_AVAILABLE in this release.
+	// ListKinds returns the kinds of a tenant by name, in pages.
 	ListKinds(context.Context, *v1.ListKindsRequest) (*v1.ListKindsResponse, error)
-	// PauseKind stops starting the tasks of a kind; what runs goes on. NOT_YET_AVAILABLE in this release.
+	// PauseKind stops starting the tasks of a kind, whether it is stored already or not; what runs goes on.
 	PauseKind(context.Context, *v1.PauseKindRequest) (*v1.PauseKindResponse, error)
-	// ResumeKind starts the tasks of a kind again. NOT_YET_AVAILABLE in this release.
+	// ResumeKind starts the tasks of a kind again.
 	ResumeKind(context.Context, *v1.ResumeKindRequest) (*v1.ResumeKindResponse, error)
 	// CreateKey makes an API key; its secret is shown this once.
 	CreateKey(context.Context, *v1.CreateKeyRequest) (*v1.CreateKeyResponse, error)
@@ -630,11 +653,11 @@ type AdminServiceHandler interface {
 	ListKeys(context.Context, *v1.ListKeysRequest) (*v1.ListKeysResponse, error)
 	// RevokeKey ends a key; it works no longer than 5 s after.
 	RevokeKey(context.Context, *v1.RevokeKeyRequest) (*v1.RevokeKeyResponse, error)
-	// PutLimit sets a named limit. NOT_YET_AVAILABLE in this release.
+	// PutLimit sets a named limit.
 	PutLimit(context.Context, *v1.PutLimitRequest) (*v1.PutLimitResponse, error)
-	// DeleteLimit removes a named limit: its name caps nothing any more. NOT_YET_AVAILABLE in this release.
+	// DeleteLimit removes a named limit: its name caps nothing any more.
 	DeleteLimit(context.Context, *v1.DeleteLimitRequest) (*v1.DeleteLimitResponse, error)
-	// ListLimits returns the named limits of a tenant by name, in pages. NOT_YET_AVAILABLE in this release.
+	// ListLimits returns the named limits of a tenant by name, in pages.
 	ListLimits(context.Context, *v1.ListLimitsRequest) (*v1.ListLimitsResponse, error)
 	// ListRegions returns the regions by name, in pages. NOT_YET_AVAILABLE in this release.
 	ListRegions(context.Context, *v1.ListRegionsRequest) (*v1.ListRegionsResponse, error)
@@ -699,6 +722,12 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 		AdminServiceResumeTenantProcedure,
 		svc.ResumeTenant,
 		connect.WithSchema(adminServiceMethods.ByName("ResumeTenant")),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceDeleteTenantHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceDeleteTenantProcedure,
+		svc.DeleteTenant,
+		connect.WithSchema(adminServiceMethods.ByName("DeleteTenant")),
 		connect.WithHandlerOptions(opts...),
 	)
 	adminServicePutKindHandler := connect.NewUnaryHandlerSimple(
@@ -842,6 +871,8 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 			adminServicePauseTenantHandler.ServeHTTP(w, r)
 		case AdminServiceResumeTenantProcedure:
 			adminServiceResumeTenantHandler.ServeHTTP(w, r)
+		case AdminServiceDeleteTenantProcedure:
+			adminServiceDeleteTenantHandler.ServeHTTP(w, r)
 		case AdminServicePutKindProcedure:
 			adminServicePutKindHandler.ServeHTTP(w, r)
 		case AdminServiceGetKindProcedure:
@@ -913,6 +944,10 @@ func (UnimplementedAdminServiceHandler) PauseTenant(context.Context, *v1.PauseTe
 
 func (UnimplementedAdminServiceHandler) ResumeTenant(context.Context, *v1.ResumeTenantRequest) (*v1.ResumeTenantResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.AdminService.ResumeTenant is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) DeleteTenant(context.Context, *v1.DeleteTenantRequest) (*v1.DeleteTenantResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.AdminService.DeleteTenant is not implemented"))
 }
 
 func (UnimplementedAdminServiceHandler) PutKind(context.Context, *v1.PutKindRequest) (*v1.PutKindResponse, error) {
