@@ -189,7 +189,7 @@ func taskOf(m *errandv1.Task) Task {
 		Tier: Tier(m.GetSpec().GetTier()), Attempt: m.GetAttempt(), CountedAttempts: int(m.GetCountedAttempts()),
 		Payload: m.GetSpec().GetPayload(), Result: m.GetResult(), ResultType: m.GetResultContentType(),
 		Reason: m.GetFailure().GetReason(), Message: m.GetFailure().GetMessage(), Labels: m.GetSpec().GetLabels(),
-		Limits: limits,
+		Limits:    limits,
 		EffectKey: m.GetEffectKey(), Worker: m.GetWorker(), CancelRequested: m.GetCancelRequested(),
 		CreatedAt: timeOf(m.GetCreatedAt()), ReadyAt: timeOf(m.GetReadyAt()), Due: timeOf(m.GetDue()),
 		RunAt: timeOf(m.GetSpec().GetRunAt()), StartedAt: timeOf(m.GetStartedAt()), EndedAt: timeOf(m.GetEndedAt()),
