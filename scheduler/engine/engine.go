@@ -80,6 +80,7 @@ type Engine struct {
 	exchange exchange
 	ghosts   ghosts
 	stock    stock
+	drawn    drawn
 	hints    []Hint
 	ended    []scheduler.ID
 	// unwritten is set when an assignment could not be sent after the plan was made: the next turn writes that down.
@@ -303,6 +304,7 @@ type Status struct {
 	Opened    bool // has a session
 	Trusted   bool // may dispatch now
 	Stopping  bool
+	Others    []scheduler.Session // the region's other instances that are alive
 	Lanes     int
 	Shards    []uint8 // the lanes, in order
 	Workers   int
@@ -318,6 +320,8 @@ type Status struct {
 	// At local time ClockLocal the store's clock was estimated as ClockStore.
 	ClockStore time.Time
 	ClockLocal time.Duration
+	// Picture is who waits and who runs, a second old at most, or some seconds when very much is buffered. It never changes.
+	Picture *scheduler.Picture
 }
 
 // Catalog is what operators have set, as of the last turn.
@@ -327,9 +331,9 @@ func (e *Engine) Catalog() *Catalog { return e.settings.catalog }
 func (e *Engine) Status() Status {
 	st := Status{
 		Session: e.session.id, Opened: e.session.opened, Trusted: e.trusted(), Stopping: e.stopping,
-		Lanes: len(e.shards), Shards: slices.Clone(e.shards), Workers: len(e.workers.byID), Pending: e.submits.waiting(), Unsettled: len(e.retries),
+		Others: slices.Clone(e.session.others), Lanes: len(e.shards), Shards: slices.Clone(e.shards), Workers: len(e.workers.byID), Pending: e.submits.waiting(), Unsettled: len(e.retries),
 		Turned: e.local, LastStore: e.session.renewedAt, Counts: e.core.Counts(), DiscoverCycle: e.refill.cycle,
-		ClockStore: e.session.clockStore, ClockLocal: e.session.clockLocal,
+		ClockStore: e.session.clockStore, ClockLocal: e.session.clockLocal, Picture: e.draw(),
 	}
 	for _, one := range e.statements { // the oldest: the order does not matter
 		if age := e.local - one.failing; one.failing > 0 && !one.aside && age > st.Failing {
