@@ -272,9 +272,10 @@ func (e *Engine) NextTurn() time.Duration {
 // tick is how often an engine turns when nothing happens: its periodic work is checked then.
 const tick = 50 * time.Millisecond
 
-// newShard draws one of this instance's own shards for new tasks, so that they enter the buffers without a read.
-func (e *Engine) newShard() uint8 {
-	if len(e.shards) > 0 {
+// newShard draws a shard for new tasks: one of this instance's own, so that they enter the buffers without a read. Tasks of a tenant that
+// has many waiting here are spread over all instances of the region, so that it can have its share of every one's workers.
+func (e *Engine) newShard(of *scheduler.Task) uint8 {
+	if len(e.shards) > 0 && !e.core.Crowded(of.Tenant, of.Tier) {
 		return e.shards[e.rand.IntN(len(e.shards))]
 	}
 	return uint8(e.rand.IntN(regions.ShardsPerRegion))

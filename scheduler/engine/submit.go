@@ -68,7 +68,7 @@ func (e *Engine) submit(in SubmitAsked) {
 		return
 	}
 	e.submits.tickets[in.Ticket] = t
-	now, shard := e.storeNow(), e.newShard() // one for all: neighbors in the store are written together
+	now, shard := e.storeNow(), e.newShard(&in.Tasks[0]) // one for all: neighbors in the store are written together
 	all := make([]newTask, len(in.Tasks))
 	for i := range in.Tasks {
 		if err := e.infeasible(&in.Tasks[i], now); err != nil {
