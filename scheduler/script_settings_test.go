@@ -46,7 +46,7 @@ func (s *script) runSettings(cmd string, w words) bool {
 		t.RunAt = timeAfter(w.duration("run_in", 0), s.now)
 		t.Due = t.Due.Add(w.duration("run_in", 0))
 		t.StartBy = timeAfter(w.duration("start_by", 0), s.now)
-		got := s.core.Estimate(&t, s.now)
+		got := s.core.Estimate(&t, w.number("before", 0), s.now)
 		switch at := got.Start.Sub(s.now); {
 		case got.Start.IsZero():
 			s.printf("estimate: %s", got.Risk)
