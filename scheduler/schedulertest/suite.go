@@ -49,6 +49,7 @@ func RunStoreSuite(t *testing.T, open func(t *testing.T) Fixture) {
 		{"TwoContendersBelieveTheStore", twoContendersBelieveTheStore},
 		{"EndFollowsTheLifecycle", endFollowsTheLifecycle},
 		{"EndMayBeExecutedAgain", endMayBeExecutedAgain},
+		{"AKeptDueStays", aKeptDueStays},
 		{"EndIsGuardedByTheToken", endIsGuardedByTheToken},
 		{"EndBySchedulerIsGuardedByTheSession", endBySchedulerIsGuardedByTheSession},
 		{"TerminalNeverChanges", terminalNeverChanges},
