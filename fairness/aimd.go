@@ -53,7 +53,9 @@ func (a *Adaptive) Backpressure(now time.Time) {
 
 // Answered tells whether the last cut has answered already what an attempt says that started at this time: the attempt was under way
 // when the rate was cut. However long attempts take, those that were in flight together cut the rate once.
-func (a *Adaptive) Answered(started time.Time) bool { return started.Before(a.cutAt) }
+func (a *Adaptive) Answered(started time.Time) bool {
+	return !a.cutAt.IsZero() && !started.After(a.cutAt)
+}
 
 // Rate is the rate now in starts per second, and false while it is free.
 func (a *Adaptive) Rate(now time.Time) (float64, bool) {
@@ -71,7 +73,7 @@ func (a *Adaptive) Rate(now time.Time) (float64, bool) {
 		a.at = now
 		a.grow(since)
 	}
-	return a.within(a.rate), true
+	return a.within(max(a.rate, adaptiveLeast)), true
 }
 
 func (a *Adaptive) grow(since time.Duration) {
