@@ -58,7 +58,7 @@ func TestAdaptiveIsOfTheInstancesOwnStarts(t *testing.T) {
 	if g.bucket.Rate != 2.5 || g.adaptive.Most != 100 {
 		t.Errorf("%v a second after ten at once, within %v; want 2.5 within 100", g.bucket.Rate, g.adaptive.Most)
 	}
-	if n := s.core.Counts().Pressed; n != (Pressed{Limited: 10}) {
+	if n := s.core.Pressed(); n != (Pressed{Limited: 10}) {
 		t.Errorf("counted %+v", n)
 	}
 }
