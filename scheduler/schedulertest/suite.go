@@ -39,6 +39,7 @@ func RunStoreSuite(t *testing.T, open func(t *testing.T) Fixture) {
 		{"KeyTwiceInOneBatch", keyTwiceInOneBatch},
 		{"UniqueKeyIsHeldWhileOpen", uniqueKeyIsHeldWhileOpen},
 		{"EveryEndFreesTheUniqueKey", everyEndFreesTheUniqueKey},
+		{"AReclaimedTaskFreesItsUniqueKey", aReclaimedTaskFreesItsUniqueKey},
 		{"UniqueKeyTwiceInOneBatch", uniqueKeyTwiceInOneBatch},
 		{"UniqueAndIdempotencyKey", uniqueAndIdempotencyKey},
 		{"UniqueKeyInParallel", uniqueKeyInParallel},
