@@ -78,3 +78,29 @@ func TestBackpressureOfWhatIsNoLimit(t *testing.T) {
 		}
 	}
 }
+
+// A worker that has only HTTP/1.1 and JSON reads the limits of what it gets, and answers backpressure as any other does.
+func TestBackpressureInPlainJSON(t *testing.T) {
+	e := start(t)
+	id := e.submit(&errandv1.TaskSpec{Kind: "email", Limits: []*errandv1.Limit{{Name: "api", Key: "k"}}}).GetTaskId()
+	w := e.plain(e.acme, 1, 1)
+	got, err := w.poll(t.Context(), "10s", 1)
+	if err != nil || len(list(got, "assign")) != 1 {
+		t.Fatalf("%v, %v", got, err)
+	}
+	a := list(got, "assign")[0]
+	limits := list(a, "limits")
+	if len(limits) != 1 || limits[0]["name"] != "api" || limits[0]["key"] != "k" {
+		t.Fatalf("the limits are %v", limits)
+	}
+	got, err = w.call(t.Context(), "Report", map[string]any{"workerInstance": w.instance, "finished": []any{map[string]any{
+		"token": a["token"], "backpressure": map[string]any{"limit": limits[0]["name"], "retryAfter": "3600s"},
+	}}})
+	if err != nil || len(list(got, "acks")) != 1 || list(got, "acks")[0]["answer"] != "ACK_ANSWER_RECORDED" {
+		t.Fatalf("%v, %v", got, err)
+	}
+	task := e.get(id)
+	if task.GetState() != errandv1.TaskState_TASK_STATE_SCHEDULED || task.GetCountedAttempts() != 0 || task.GetFailure().GetReason() != "backpressure" {
+		t.Errorf("%v, %d attempts count, %v", task.GetState(), task.GetCountedAttempts(), task.GetFailure())
+	}
+}
