@@ -57,7 +57,7 @@ type account struct {
 	weight  float64
 	virtual float64
 	urgent  fading
-	used    fading // in the whole region
+	used    fading  // in the whole region
 	demoted bool    // its urgent use was beyond its share
 	refs    int     // what it waits for and what it runs
 	seats   []*seat // in queues

@@ -54,7 +54,8 @@ type Engine struct {
 	observe Observer
 
 	core    *scheduler.Core
-	local   time.Duration // the local monotonic clock at this turn; only limits trust
+	pressed scheduler.Pressed // as it was told last
+	local   time.Duration     // the local monotonic clock at this turn; only limits trust
 	effects []Effect
 	out     map[StreamID]*ToWorker // collected for this turn
 	outIDs  []StreamID             // in the order of their first word
@@ -228,9 +229,20 @@ func (e *Engine) dispatch() {
 		e.toWorker(stop.Worker, func(w *ToWorker) { w.Stops = append(w.Stops, stop) })
 	}
 	e.endings.add(plan.Endings)
+	e.countPressed()
 	e.wake(plan.Wakes)
 	e.insert(trusted && e.settings.known && !e.stopping)
 	e.end()
+}
+
+// countPressed tells of backpressure that was reported since it told last.
+func (e *Engine) countPressed() {
+	was := e.pressed
+	e.pressed = e.core.Pressed()
+	if e.pressed != was {
+		e.observe.Rows("backpressure", e.pressed.Limited-was.Limited)
+		e.observe.Rows("backpressure_unlimited", e.pressed.Unlimited-was.Unlimited)
+	}
 }
 
 // flush hands out what the turn has collected.
