@@ -43,6 +43,7 @@ func (k gateKey) salt() uint64 {
 // gate lets starts pass as long as its cap and its rate allow it.
 type gate struct {
 	key      gateKey
+	among    *gates
 	closed   bool // paused
 	capped   bool
 	limit    int     // attempts at once, in the region
@@ -160,7 +161,7 @@ func (s *gates) of(tenant, kind string, limits []LimitKey) []*gate {
 func (s *gates) gate(key gateKey, paused bool, limit int, rate float64) *gate {
 	g := s.byKey[key]
 	if g == nil {
-		g = &gate{key: key, opensAt: -1}
+		g = &gate{key: key, among: s, opensAt: -1}
 		s.byKey[key] = g
 	} else if g.closed == paused && g.limit == limit && g.rate == rate {
 		return g
@@ -320,7 +321,7 @@ func (c *Core) openGate(g *gate) {
 	c.gates.drop(g, c.now)
 }
 
-// letNext lets one more buffer pass that waits for the gates of one which finds no room: what it could start, others may.
+// letNext lets one more buffer pass that waits for the gates of one which cannot start: what it could start, others may.
 func (c *Core) letNext(buf *buffer) {
 	for _, g := range c.gates.of(buf.key.tenant, buf.kind, buf.limits) {
 		if len(g.waiting) > 0 && g.admits(c.now, c.gates.parts) {
