@@ -18,6 +18,7 @@ type cli struct {
 	Latency    latencyCmd    `cmd:"" help:"From submit to handler start on an idle system, beside one durable insert."`
 	Noisy      noisyCmd      `cmd:"" help:"How long urgent tasks wait while another tenant floods the system."`
 	Fairness   fairnessCmd   `cmd:"" help:"Shares of two backlogged tenants, weights 3 : 1, task times 100 : 1, on two schedulers."`
+	Backlog    backlogCmd    `cmd:"" help:"Throughput, memory and a quiet tenant's waits with millions of tasks waiting."`
 
 	Worker workerCmd `cmd:"" hidden:"" help:"A worker of the crash scenarios."`
 	Noop   noopCmd   `cmd:"" hidden:"" help:"A worker of the measurements."`
@@ -28,7 +29,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	var c cli
 	command := kong.Parse(&c, kong.Name("loadtest"), kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Vars{"contenders": contenderNames()})
+		kong.Vars{"contenders": contenderNames(), "tally_every": tallyEvery.String()})
 	err := command.Run()
 	stop()
 	if err != nil {
