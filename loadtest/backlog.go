@@ -159,7 +159,7 @@ func (c *backlogCmd) session(ctx context.Context, db *backlogged, cases []string
 		}
 		got.cycles = append(got.cycles, cycle)
 	}
-	w, err := db.startTimed(ctx, timedSpec{name: "worker", url: db.urls[0], key: db.pool, kinds: kindNames(1), slots: c.Slots, every: backlogTells})
+	w, err := db.startTimed(ctx, timedSpec{name: "worker", urls: db.urls, key: db.pool, kinds: kindNames(1), slots: c.Slots, every: backlogTells})
 	if err != nil {
 		return err
 	}

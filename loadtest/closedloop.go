@@ -21,8 +21,9 @@ import (
 // load is how tasks are handed to Errand.
 type load struct {
 	slots   int
-	backlog bool // everything is submitted before the worker comes
-	keyed   bool // with idempotency keys
+	backlog bool                          // everything is submitted before the worker comes
+	keyed   bool                          // with idempotency keys
+	limits  func(task int) []errand.Limit // that a task carries; nil for none
 }
 
 // warmUps are single tasks before a measurement: the first statements on an empty table decide how the later ones are planned.
@@ -34,6 +35,11 @@ func (b *bench) runErrand(ctx context.Context, l load) (measured, error) {
 	defer cancel()
 	if err := b.fresh(ctx, fmt.Sprintf("%s_%d", b.name, b.round), 1, 0); err != nil {
 		return measured{}, err
+	}
+	if l.limits != nil {
+		if err := b.putLimits(ctx, "acme", hugeLimits()...); err != nil {
+			return measured{}, err
+		}
 	}
 	client, err := errand.NewClient(errand.Config{URLs: b.urls, Key: b.tenant})
 	if err != nil {
@@ -132,17 +138,20 @@ func (b *bench) fromBacklog(ctx context.Context, client *errand.Client, l load) 
 func (b *bench) loop(client *errand.Client, l load, outstanding int) *loop {
 	return &loop{
 		client: client, total: b.Tasks / b.Batch * b.Batch, batch: min(b.Batch, max(l.slots/4, 1)), outstanding: outstanding,
-		specs: func(from, n int) []errand.Spec { return b.specs(from, n, l.keyed) },
+		specs: func(from, n int) []errand.Spec { return b.specs(from, n, l) },
 	}
 }
 
-func (b *bench) specs(from, n int, keyed bool) []errand.Spec {
+func (b *bench) specs(from, n int, l load) []errand.Spec {
 	specs := make([]errand.Spec, n)
 	payload := make([]byte, b.Bytes)
 	for i := range specs {
 		specs[i] = errand.Spec{Kind: "noop", Payload: payload}
-		if keyed {
+		if l.keyed {
 			specs[i].IdempotencyKey = "key-" + strconv.Itoa(from+i)
+		}
+		if l.limits != nil {
+			specs[i].Limits = l.limits(from + i)
 		}
 	}
 	return specs

@@ -18,6 +18,7 @@ type cli struct {
 	Latency    latencyCmd    `cmd:"" help:"From submit to handler start on an idle system, beside one durable insert."`
 	Noisy      noisyCmd      `cmd:"" help:"How long urgent tasks wait while another tenant floods the system."`
 	Fairness   fairnessCmd   `cmd:"" help:"Shares of two backlogged tenants, weights 3 : 1, task times 100 : 1, on two schedulers."`
+	Limits     limitsCmd     `cmd:"" help:"What named limits cost, and whether a cap holds on two schedulers."`
 	Backlog    backlogCmd    `cmd:"" help:"Throughput, memory and a quiet tenant's waits with millions of tasks waiting."`
 
 	Worker workerCmd `cmd:"" hidden:"" help:"A worker of the crash scenarios."`

@@ -66,7 +66,7 @@ func newWaits() *hdrhistogram.Histogram { return hdrhistogram.New(waitMin, waitM
 
 // timedCmd is a worker whose tasks say how long they take, and which tells who has used how much of it.
 type timedCmd struct {
-	URL   string        `required:""`
+	URL   []string      `required:""`
 	Key   string        `required:""`
 	Kinds []string      `required:""`
 	Slots int           `help:"For each kind." required:""`
@@ -80,7 +80,7 @@ const tallyEvery = 100 * time.Millisecond
 // Run serves until the context ends, and drains.
 func (c *timedCmd) Run(ctx context.Context) error {
 	w, err := errand.NewWorker(errand.WorkerConfig{
-		Config: errand.Config{URLs: []string{c.URL}, Key: c.Key},
+		Config: errand.Config{URLs: c.URL, Key: c.Key},
 		Log:    slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {

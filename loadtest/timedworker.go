@@ -31,7 +31,7 @@ const talliesMax = int(time.Hour / tallyEvery)
 // timedSpec says which worker is wanted.
 type timedSpec struct {
 	name  string
-	url   string
+	urls  []string // it connects to one of them, the first where it can
 	key   string
 	kinds []string
 	slots int
@@ -40,7 +40,7 @@ type timedSpec struct {
 }
 
 func (c *cluster) startTimed(ctx context.Context, s timedSpec) (*timed, error) {
-	args := []string{"timed", "--url", s.url, "--key", s.key, "--kinds", strings.Join(s.kinds, ","), "--slots", strconv.Itoa(s.slots)}
+	args := []string{"timed", "--url", strings.Join(s.urls, ","), "--key", s.key, "--kinds", strings.Join(s.kinds, ","), "--slots", strconv.Itoa(s.slots)}
 	if s.every > 0 {
 		args = append(args, "--every", s.every.String())
 	}
