@@ -80,6 +80,9 @@ type Submitted struct {
 	ID      string // the task that stands for the submission
 	State   State
 	Existed bool // its idempotency key stood for this task already, or this open task holds its unique key: nothing new was stored
+	// EstimatedStart is when it will start as things are; zero when nothing can be said. It is a guess.
+	EstimatedStart time.Time
+	AtRisk         string // why it may not start in time, such as NO_WORKER, PAUSED, AFTER_DUE or AFTER_START_BY; empty when it is not at risk
 }
 
 // Submit stores a task and returns when it is durable. Errors are of type *[Error]; ErrOutcomeUnknown means that the task may
@@ -99,7 +102,10 @@ func (c *Client) Submit(ctx context.Context, spec Spec) (Submitted, error) {
 }
 
 func submittedOf(m *errandv1.SubmitTaskResponse) Submitted {
-	return Submitted{ID: m.GetTaskId(), State: State(m.GetState()), Existed: m.GetExisted()}
+	return Submitted{
+		ID: m.GetTaskId(), State: State(m.GetState()), Existed: m.GetExisted(),
+		EstimatedStart: timeOf(m.GetEstimatedStart()), AtRisk: m.GetAtRiskReason(),
+	}
 }
 
 // Outcome is what became of one task of a batch: it is durable, or Err says why not.

@@ -17,6 +17,7 @@ type cli struct {
 	Throughput throughputCmd `cmd:"" help:"Tasks per second, beside raw SQL and the peers on the same server."`
 	Latency    latencyCmd    `cmd:"" help:"From submit to handler start on an idle system, beside one durable insert."`
 	Noisy      noisyCmd      `cmd:"" help:"How long urgent tasks wait while another tenant floods the system."`
+	Estimate   estimateCmd   `cmd:"" help:"How good the answer of a submit guesses when the task will start."`
 	Fairness   fairnessCmd   `cmd:"" help:"Shares of two backlogged tenants, weights 3 : 1, task times 100 : 1, on two schedulers."`
 	Limits     limitsCmd     `cmd:"" help:"What named limits cost, and whether a cap holds on two schedulers."`
 	Backlog    backlogCmd    `cmd:"" help:"Throughput, memory and a quiet tenant's waits with millions of tasks waiting."`

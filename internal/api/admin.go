@@ -24,6 +24,9 @@ type adminService struct {
 	keys    Keys
 	audit   Auditor
 	workers Workers
+
+	scheduler Scheduler
+	others    Others
 }
 
 // Workers lists and drains the workers of this instance. [engine.Shell] implements it.

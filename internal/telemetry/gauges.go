@@ -44,14 +44,19 @@ func (t *Telemetry) WatchInstance(of Instance) error {
 	if b.err != nil {
 		return b.err
 	}
+	pictured, err := newPictureGauges(&b)
+	if err != nil {
+		return err
+	}
 	state := newLabels(observing, "state", phases...)
 	turn, store := options(observing, "of", "turn"), options(observing, "of", "store")
-	instruments := []metric.Observable{open, age, cycle}
+	instruments := append([]metric.Observable{open, age, cycle}, pictured.all()...)
 	for _, w := range whole {
 		instruments = append(instruments, w.gauge)
 	}
-	_, err := t.meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
+	_, err = t.meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		s := of.Status()
+		pictured.observe(to, s.Picture)
 		for _, w := range whole {
 			to.ObserveInt64(w.gauge, int64(w.value(&s)))
 		}

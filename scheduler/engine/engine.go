@@ -29,6 +29,9 @@ var (
 	ErrKeyReused = errors.New("the idempotency key was used for a different request")
 	// ErrKeyHeld means that an open task holds the unique key, and that the submission wanted no other's. Nothing was stored.
 	ErrKeyHeld = errors.New("an open task holds the unique key")
+	// ErrInfeasible means that the task would not start in time as things are, and that its submission wants no such promise.
+	// Nothing was stored.
+	ErrInfeasible = errors.New("the task would not start in time")
 )
 
 // Config is what an engine must be told.
@@ -76,6 +79,8 @@ type Engine struct {
 	division division
 	exchange exchange
 	ghosts   ghosts
+	stock    stock
+	drawn    drawn
 	hints    []Hint
 	ended    []scheduler.ID
 	// unwritten is set when an assignment could not be sent after the plan was made: the next turn writes that down.
@@ -117,6 +122,7 @@ func New(cfg Config) *Engine {
 	e.settings = newSettings()
 	e.division = newDivision()
 	e.ghosts = newGhosts()
+	e.stock = newStock()
 	e.setParts(nil)
 	return e
 }
@@ -134,6 +140,7 @@ func (e *Engine) Turn(local time.Duration, inputs []Input) []Effect {
 	e.keepSession()
 	if e.session.opened {
 		e.readSettings()
+		e.takeStock()
 		e.divide()
 		e.watchGhosts()
 		e.watchWorkers()
@@ -265,9 +272,10 @@ func (e *Engine) NextTurn() time.Duration {
 // tick is how often an engine turns when nothing happens: its periodic work is checked then.
 const tick = 50 * time.Millisecond
 
-// newShard draws one of this instance's own shards for new tasks, so that they enter the buffers without a read.
-func (e *Engine) newShard() uint8 {
-	if len(e.shards) > 0 {
+// newShard draws a shard for new tasks: one of this instance's own, so that they enter the buffers without a read. Tasks of a tenant that
+// has many waiting here are spread over all instances of the region, so that it can have its share of every one's workers.
+func (e *Engine) newShard(of *scheduler.Task) uint8 {
+	if len(e.shards) > 0 && !e.core.Crowded(of.Tenant, of.Tier) {
 		return e.shards[e.rand.IntN(len(e.shards))]
 	}
 	return uint8(e.rand.IntN(regions.ShardsPerRegion))
@@ -297,6 +305,7 @@ type Status struct {
 	Opened    bool // has a session
 	Trusted   bool // may dispatch now
 	Stopping  bool
+	Others    []scheduler.Session // the region's other instances that are alive
 	Lanes     int
 	Shards    []uint8 // the lanes, in order
 	Workers   int
@@ -312,6 +321,8 @@ type Status struct {
 	// At local time ClockLocal the store's clock was estimated as ClockStore.
 	ClockStore time.Time
 	ClockLocal time.Duration
+	// Picture is who waits and who runs, a second old at most, or some seconds when very much is buffered. It never changes.
+	Picture *scheduler.Picture
 }
 
 // Catalog is what operators have set, as of the last turn.
@@ -321,9 +332,9 @@ func (e *Engine) Catalog() *Catalog { return e.settings.catalog }
 func (e *Engine) Status() Status {
 	st := Status{
 		Session: e.session.id, Opened: e.session.opened, Trusted: e.trusted(), Stopping: e.stopping,
-		Lanes: len(e.shards), Shards: slices.Clone(e.shards), Workers: len(e.workers.byID), Pending: e.submits.waiting(), Unsettled: len(e.retries),
+		Others: slices.Clone(e.session.others), Lanes: len(e.shards), Shards: slices.Clone(e.shards), Workers: len(e.workers.byID), Pending: e.submits.waiting(), Unsettled: len(e.retries),
 		Turned: e.local, LastStore: e.session.renewedAt, Counts: e.core.Counts(), DiscoverCycle: e.refill.cycle,
-		ClockStore: e.session.clockStore, ClockLocal: e.session.clockLocal,
+		ClockStore: e.session.clockStore, ClockLocal: e.session.clockLocal, Picture: e.draw(),
 	}
 	for _, one := range e.statements { // the oldest: the order does not matter
 		if age := e.local - one.failing; one.failing > 0 && !one.aside && age > st.Failing {
