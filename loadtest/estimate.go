@@ -124,7 +124,7 @@ func (c *estimateCmd) one(ctx context.Context, cl *cluster, round int, of guessC
 	if err != nil {
 		return guessRun{}, err
 	}
-	worker, err := cl.startTimed(ctx, timedSpec{name: "worker", url: cl.urls[0], key: pool, kinds: kinds, slots: c.Slots})
+	worker, err := cl.startTimed(ctx, timedSpec{name: "worker", urls: cl.urls, key: pool, kinds: kinds, slots: c.Slots})
 	if err != nil {
 		return guessRun{}, err
 	}
