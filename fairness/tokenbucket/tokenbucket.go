@@ -33,7 +33,7 @@ type Options struct {
 
 // Buckets are the token buckets of a region's tenants. They are safe for concurrent use.
 type Buckets struct {
-	client    redis.UniversalClient
+	client    redis.UniversalClient // nil: the twin answers everything
 	region    string
 	callMax   time.Duration
 	instances atomic.Int64
@@ -47,25 +47,32 @@ type Buckets struct {
 }
 
 // Open prepares the buckets of a region. It does not need Redis to be there; an error says that the URL is not one. A URL that names
-// more servers, as in redis://host:6379?addr=host2:6379, is that of a Redis Cluster.
+// more servers, as in redis://host:6379?addr=host2:6379, is that of a Redis Cluster. Without a URL the twin answers everything.
 func Open(url, region string, opts Options) (*Buckets, error) {
 	if opts.CallMax <= 0 {
 		opts.CallMax = CallMax
 	}
-	client, err := connect(url, opts.CallMax)
-	if err != nil {
-		return nil, err
-	}
 	b := &Buckets{
-		client: client, region: region, callMax: opts.CallMax, twin: newTwin(),
+		region: region, callMax: opts.CallMax, twin: newTwin(),
 		now: time.Now, chance: rand.Float64,
+	}
+	if url != "" {
+		var err error
+		if b.client, err = connect(url, opts.CallMax); err != nil {
+			return nil, err
+		}
 	}
 	b.instances.Store(1)
 	return b, nil
 }
 
 // Close ends the connections. Calls after it are answered by the twin.
-func (b *Buckets) Close() error { return b.client.Close() }
+func (b *Buckets) Close() error {
+	if b.client == nil {
+		return nil
+	}
+	return b.client.Close()
+}
 
 // SetInstances says how many scheduler instances of the region are alive, at least 1: without Redis, this one admits its share.
 func (b *Buckets) SetInstances(n int) { b.instances.Store(int64(max(1, n))) }
@@ -120,8 +127,11 @@ func (b *Buckets) Admit(ctx context.Context, asks []Ask) []Answer {
 	return answers
 }
 
-// askRedis sends the calls to Redis, unless the breaker is open, and tells whether it did.
+// askRedis sends the calls to Redis, unless there is none or the breaker is open, and tells whether it did.
 func (b *Buckets) askRedis(ctx context.Context, calls []*call) bool {
+	if b.client == nil {
+		return false
+	}
 	now := b.now()
 	may, try := b.breaker.call(now, b.chance())
 	if !may {

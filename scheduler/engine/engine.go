@@ -298,6 +298,7 @@ type Status struct {
 	Trusted   bool // may dispatch now
 	Stopping  bool
 	Lanes     int
+	Instances int     // of the region with a live session, this one included
 	Shards    []uint8 // the lanes, in order
 	Workers   int
 	Pending   int // submits that wait for their insert
@@ -321,7 +322,7 @@ func (e *Engine) Catalog() *Catalog { return e.settings.catalog }
 func (e *Engine) Status() Status {
 	st := Status{
 		Session: e.session.id, Opened: e.session.opened, Trusted: e.trusted(), Stopping: e.stopping,
-		Lanes: len(e.shards), Shards: slices.Clone(e.shards), Workers: len(e.workers.byID), Pending: e.submits.waiting(), Unsettled: len(e.retries),
+		Lanes: len(e.shards), Instances: 1 + len(e.session.others), Shards: slices.Clone(e.shards), Workers: len(e.workers.byID), Pending: e.submits.waiting(), Unsettled: len(e.retries),
 		Turned: e.local, LastStore: e.session.renewedAt, Counts: e.core.Counts(), DiscoverCycle: e.refill.cycle,
 		ClockStore: e.session.clockStore, ClockLocal: e.session.clockLocal,
 	}
