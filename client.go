@@ -80,10 +80,12 @@ type Submitted struct {
 	ID      string // the task that stands for the submission
 	State   State
 	Existed bool // its idempotency key stood for this task already, or this open task holds its unique key: nothing new was stored
+	Demoted bool // it was urgent and is stored as standard, being beyond the tenant's urgent rate
 }
 
 // Submit stores a task and returns when it is durable. Errors are of type *[Error]; ErrOutcomeUnknown means that the task may
-// be stored: submit it again with an idempotency key, or look at Error.TaskID later.
+// be stored: submit it again with an idempotency key, or look at Error.TaskID later. ErrOverLimit is not tried again by itself: whoever
+// makes the tasks should make fewer of them, and not before Error.RetryAfter is over.
 func (c *Client) Submit(ctx context.Context, spec Spec) (Submitted, error) {
 	if err := spec.check("spec"); err != nil {
 		return Submitted{}, err
@@ -99,7 +101,7 @@ func (c *Client) Submit(ctx context.Context, spec Spec) (Submitted, error) {
 }
 
 func submittedOf(m *errandv1.SubmitTaskResponse) Submitted {
-	return Submitted{ID: m.GetTaskId(), State: State(m.GetState()), Existed: m.GetExisted()}
+	return Submitted{ID: m.GetTaskId(), State: State(m.GetState()), Existed: m.GetExisted(), Demoted: m.GetDemoted()}
 }
 
 // Outcome is what became of one task of a batch: it is durable, or Err says why not.

@@ -174,8 +174,7 @@ func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, tel *telemetry.T
 		Region: c.Region, Address: c.advertised(listener), Timing: timing,
 		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Observe: observer,
 	})
-	quietRedis(log)
-	buckets, err := tokenbucket.Open(c.Redis, c.Region, tokenbucket.Options{})
+	buckets, err := c.buckets(log)
 	if err != nil {
 		return err
 	}
@@ -240,6 +239,12 @@ func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, tel *telemetry.T
 	err = group.Wait()
 	log.Info("stopped")
 	return err
+}
+
+// buckets opens the region's token buckets; it needs no Redis to be there.
+func (c *serveCmd) buckets(log *slog.Logger) (*tokenbucket.Buckets, error) {
+	quietRedis(log)
+	return tokenbucket.Open(c.Redis, c.Region, tokenbucket.Options{})
 }
 
 // hints opens the bus of hints; without a Redis there is none.
