@@ -36,9 +36,9 @@ var (
 
 // Error is an error of a scheduler. Programs decide by Reason, or by errors.Is with the errors above.
 type Error struct {
-	Reason     string // a stable word in UPPER_SNAKE, empty when no scheduler answered
-	Field      string // the offending field of the request, if there is one
-	TaskID     string // the task that the error is about
+	Reason     string        // a stable word in UPPER_SNAKE, empty when no scheduler answered
+	Field      string        // the offending field of the request, if there is one
+	TaskID     string        // the task that the error is about
 	RetryAfter time.Duration // when to try again at the earliest; 0 when it makes no difference
 	code       connect.Code
 	unsent     bool // no connection to a scheduler came about

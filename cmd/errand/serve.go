@@ -244,7 +244,7 @@ func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, tel *telemetry.T
 // buckets opens the region's token buckets; it needs no Redis to be there.
 func (c *serveCmd) buckets(log *slog.Logger) (*tokenbucket.Buckets, error) {
 	quietRedis(log)
-	return tokenbucket.Open(c.Redis, c.Region, tokenbucket.Options{})
+	return tokenbucket.Open(c.Redis, c.Region, tokenbucket.Options{Ahead: tokenbucket.AheadFor})
 }
 
 // hints opens the bus of hints; without a Redis there is none.

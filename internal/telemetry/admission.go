@@ -12,7 +12,7 @@ import (
 // The fixed sets of label values of admission. A test compares the first with its source.
 var (
 	admissionOutcomes = []string{"admitted", "demoted", "existed", "over_rate", "over_urgent_rate", "too_many_open"}
-	admissionAnswers  = []string{"redis", "twin"}
+	admissionAnswers  = []string{"redis", "ahead", "twin"}
 )
 
 // Admission takes what an instance's edge tells of the submits that it lets in or refuses. It is safe for concurrent use.
@@ -46,6 +46,7 @@ func (t *Telemetry) Admission(status func() tokenbucket.Status) (*Admission, err
 		s := status()
 		to.ObserveInt64(open, int64(one(s.Open)))
 		to.ObserveInt64(answers, int64(s.ByRedis), by.value("redis")...)
+		to.ObserveInt64(answers, int64(s.Ahead), by.value("ahead")...)
 		to.ObserveInt64(answers, int64(s.ByTwin), by.value("twin")...)
 		return nil
 	}, open, answers)

@@ -9,7 +9,7 @@ import (
 
 func TestAdmissionIsShown(t *testing.T) {
 	tel := begin(t, Config{})
-	a, err := tel.Admission(func() tokenbucket.Status { return tokenbucket.Status{Open: true, ByRedis: 5, ByTwin: 3} })
+	a, err := tel.Admission(func() tokenbucket.Status { return tokenbucket.Status{Open: true, ByRedis: 5, ByTwin: 3, Ahead: 9} })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,6 +28,7 @@ func TestAdmissionIsShown(t *testing.T) {
 		{1, "errand_admission_ask_seconds", nil},
 		{1, "errand_admission_breaker_open", nil},
 		{5, "errand_admission_answers_total", []string{"by", "redis"}},
+		{9, "errand_admission_answers_total", []string{"by", "ahead"}},
 		{3, "errand_admission_answers_total", []string{"by", "twin"}},
 	} {
 		if value := sample(t, got, c.name, c.labels...); value != c.want {
