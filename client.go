@@ -81,6 +81,9 @@ type Submitted struct {
 	State   State
 	Existed bool // its idempotency key stood for this task already, or this open task holds its unique key: nothing new was stored
 	Demoted bool // it was urgent and is stored as standard, being beyond the tenant's urgent rate
+	// EstimatedStart is when it will start as things are; zero when nothing can be said. It is a guess.
+	EstimatedStart time.Time
+	AtRisk         string // why it may not start in time, such as NO_WORKER, PAUSED, AFTER_DUE or AFTER_START_BY; empty when it is not at risk
 }
 
 // Submit stores a task and returns when it is durable. Errors are of type *[Error]; ErrOutcomeUnknown means that the task may
@@ -101,7 +104,10 @@ func (c *Client) Submit(ctx context.Context, spec Spec) (Submitted, error) {
 }
 
 func submittedOf(m *errandv1.SubmitTaskResponse) Submitted {
-	return Submitted{ID: m.GetTaskId(), State: State(m.GetState()), Existed: m.GetExisted(), Demoted: m.GetDemoted()}
+	return Submitted{
+		ID: m.GetTaskId(), State: State(m.GetState()), Existed: m.GetExisted(), Demoted: m.GetDemoted(),
+		EstimatedStart: timeOf(m.GetEstimatedStart()), AtRisk: m.GetAtRiskReason(),
+	}
 }
 
 // Outcome is what became of one task of a batch: it is durable, or Err says why not.

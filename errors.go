@@ -19,6 +19,8 @@ var (
 	ErrKeyReused = errors.New("errand: the idempotency key was used for a different request")
 	// ErrKeyHeld means that an open task, Error.TaskID, holds the unique key. Nothing was stored.
 	ErrKeyHeld = errors.New("errand: an open task holds the unique key")
+	// ErrInfeasible means that as things are the task would not start in time, and that its spec says RejectInfeasible. Nothing was stored.
+	ErrInfeasible = errors.New("errand: the task would not start in time")
 	// ErrNotWaiting means that the task runs already or has ended: it was not changed.
 	ErrNotWaiting = errors.New("errand: the task is not waiting")
 	// ErrOutcomeUnknown means that it is not known whether the task was stored.
@@ -60,6 +62,8 @@ func (e *Error) Is(target error) bool {
 		return e.Reason == "KEY_REUSED"
 	case ErrKeyHeld:
 		return e.Reason == "UNIQUE_KEY_HELD"
+	case ErrInfeasible:
+		return e.Reason == "INFEASIBLE"
 	case ErrNotWaiting:
 		return e.Reason == "TASK_NOT_WAITING"
 	case ErrOverLimit:

@@ -67,6 +67,9 @@ type Spec struct {
 	MaxWorkerLosses int           // lost workers for which it was the only suspect; default 3
 	Retry           Retry
 	Limits          []Limit // named limits of the tenant that a start must pass; at most 8, each name and key once
+	// RejectInfeasible refuses the submission with an error that is ErrInfeasible when as things are the task would not start by its due
+	// time and StartBy.
+	RejectInfeasible bool
 	// IdempotencyKey makes the submission happen once, however often it is sent. With one the SDK sends again by itself when
 	// it does not know what became of a submission.
 	IdempotencyKey string
@@ -109,6 +112,7 @@ func (s *Spec) message() *errandv1.TaskSpec {
 	m := &errandv1.TaskSpec{
 		Kind: s.Kind, Payload: s.Payload, ContentType: s.ContentType, Labels: s.Labels, Tier: errandv1.Tier(s.Tier),
 		IdempotencyKey: s.IdempotencyKey, UniqueKey: s.UniqueKey, Exclusive: s.Exclusive,
+		RejectIfInfeasible: s.RejectInfeasible,
 	}
 	if s.RefuseHeld {
 		m.UniquePolicy = errandv1.UniquePolicy_UNIQUE_POLICY_REFUSE
@@ -189,7 +193,7 @@ func taskOf(m *errandv1.Task) Task {
 		Tier: Tier(m.GetSpec().GetTier()), Attempt: m.GetAttempt(), CountedAttempts: int(m.GetCountedAttempts()),
 		Payload: m.GetSpec().GetPayload(), Result: m.GetResult(), ResultType: m.GetResultContentType(),
 		Reason: m.GetFailure().GetReason(), Message: m.GetFailure().GetMessage(), Labels: m.GetSpec().GetLabels(),
-		Limits: limits,
+		Limits:    limits,
 		EffectKey: m.GetEffectKey(), Worker: m.GetWorker(), CancelRequested: m.GetCancelRequested(),
 		CreatedAt: timeOf(m.GetCreatedAt()), ReadyAt: timeOf(m.GetReadyAt()), Due: timeOf(m.GetDue()),
 		RunAt: timeOf(m.GetSpec().GetRunAt()), StartedAt: timeOf(m.GetStartedAt()), EndedAt: timeOf(m.GetEndedAt()),

@@ -262,6 +262,24 @@ func (p *Pool) Slots(kind string) int {
 	return g.slots
 }
 
+// Load is how many attempts of a kind workers that take work can run at once for a tenant, and how many of the slots are taken.
+type Load struct {
+	Own, OwnUsed       int // of workers that serve the tenant only
+	Shared, SharedUsed int // of pool workers
+}
+
+// Load returns the slots that a tenant's attempts of a kind may find.
+func (p *Pool) Load(tenant, kind string) Load {
+	var l Load
+	if g := p.groups[groupKey{"", kind}]; g != nil {
+		l.Shared, l.SharedUsed = g.slots, g.used
+	}
+	if g := p.groups[groupKey{tenant, kind}]; g != nil && tenant != "" {
+		l.Own, l.OwnUsed = g.slots, g.used
+	}
+	return l
+}
+
 // IsOwn tells whether a worker serves a single tenant.
 func (p *Pool) IsOwn(id WorkerID) bool {
 	m := p.members[id]

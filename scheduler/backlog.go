@@ -15,7 +15,8 @@ type backlog struct {
 	shares  *fairness.Shares
 	levels  [Deferrable + 1]*level // by tier; urgent work beyond its share stands at the level of standard work
 	demoted map[string]bool        // tenants whose urgent work is served as standard
-	waits   map[string]int         // buffers in lines, by tenant
+	tallies map[string]*tally      // by tenant, of those with groups
+	weight  float64                // sum of the weights of tenants with buffers in lines
 	rows    map[ID]*waiting
 	buffers map[bufferKey]*buffer
 	groups  map[BufferKey]*group
@@ -37,7 +38,7 @@ func newBacklog(shares *fairness.Shares) *backlog {
 	b := &backlog{
 		shares:  shares,
 		demoted: map[string]bool{},
-		waits:   map[string]int{},
+		tallies: map[string]*tally{},
 		rows:    map[ID]*waiting{},
 		buffers: map[bufferKey]*buffer{},
 		groups:  map[BufferKey]*group{},
@@ -72,7 +73,8 @@ func (b *backlog) add(r *ReadyRow, now time.Time) (added, here bool) {
 		return false, false
 	}
 	if buf == nil {
-		buf = &buffer{key: key, kind: r.Kind, group: g, limits: r.Limits, index: -1}
+		buf = &buffer{key: key, kind: r.Kind, group: g, limits: r.Limits, index: -1, ofKind: g.tally.ofKind(r.Kind)}
+		buf.ofKind.buffers++
 		b.buffers[key] = buf
 		b.shares.Hold(r.Tenant, 1, now)
 	}
@@ -86,17 +88,20 @@ func (b *backlog) insert(buf *buffer, w *waiting, now time.Time) {
 		g.latest = w.due
 	}
 	g.rows++
+	g.tally.rows[buf.key.tier]++
 	b.rows[w.id] = w
 	b.perKind[buf.kind]++
 	heap.Push(&buf.rows, w)
 	if buf.level != nil {
-		b.count(buf.key.class, 1)
+		b.count(buf, 1)
 	}
 	b.settle(buf, now)
 }
 
-// count keeps the number of rows by class that nothing but room holds back.
-func (b *backlog) count(class Class, n int) {
+// count keeps the numbers of rows that nothing but room holds back.
+func (b *backlog) count(buf *buffer, n int) {
+	class := buf.key.class
+	buf.ofKind.rows[buf.key.tier] += n
 	if b.classes[class] += n; b.classes[class] == 0 {
 		delete(b.classes, class)
 	}
@@ -110,7 +115,7 @@ func (b *backlog) remove(w *waiting, now time.Time) {
 		delete(b.buffers, buf.key)
 		b.shares.Hold(buf.key.tenant, -1, now)
 	} else if buf.level != nil {
-		b.count(buf.key.class, -1)
+		b.count(buf, -1)
 	}
 	heap.Remove(&buf.rows, w.index)
 	delete(b.rows, w.id)
@@ -118,7 +123,11 @@ func (b *backlog) remove(w *waiting, now time.Time) {
 		delete(b.perKind, buf.kind)
 	}
 	b.settle(buf, now)
+	buf.group.tally.rows[buf.key.tier]--
 	buf.group.rows--
+	if len(buf.rows) == 0 {
+		buf.group.tally.dropBuffer(buf)
+	}
 	b.consider(buf.group)
 }
 
@@ -137,12 +146,14 @@ func (b *backlog) settle(buf *buffer, now time.Time) {
 
 // enter puts a buffer into the line of its level.
 func (b *backlog) enter(buf *buffer, now time.Time) {
-	tenant := buf.key.tenant
-	if b.waits[tenant]++; b.waits[tenant] == 1 {
-		b.shares.Lift(tenant, now)
+	t := buf.group.tally
+	if t.lines++; t.lines == 1 {
+		t.weight = b.shares.Weight(t.tenant)
+		b.weight += t.weight
+		b.shares.Lift(t.tenant, now)
 	}
 	b.insertLevel(buf)
-	b.count(buf.key.class, len(buf.rows))
+	b.count(buf, len(buf.rows))
 }
 
 // insertLevel puts a buffer into the line of the level at which it is served.
@@ -160,9 +171,10 @@ func (b *backlog) takeOut(buf *buffer) {
 	switch {
 	case buf.level != nil:
 		buf.level.extract(buf)
-		b.count(buf.key.class, -len(buf.rows))
-		if b.waits[buf.key.tenant]--; b.waits[buf.key.tenant] == 0 {
-			delete(b.waits, buf.key.tenant)
+		b.count(buf, -len(buf.rows))
+		t := buf.group.tally
+		if t.lines--; t.lines == 0 {
+			b.weight = max(b.weight-t.weight, 0)
 		}
 	case buf.gate != nil:
 		heap.Remove(&buf.gate.waiting, buf.spot)

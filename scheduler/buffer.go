@@ -35,6 +35,7 @@ type buffer struct {
 	key    bufferKey
 	kind   string
 	group  *group
+	ofKind *kindTally
 	limits []LimitKey // that its rows must pass
 	rows   rowHeap
 	level  *level        // in whose line it stands; nil while it is set aside

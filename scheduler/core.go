@@ -32,8 +32,9 @@ type Core struct {
 	now      time.Time
 	// elsewhere is how many slots for each kind the region's other instances have.
 	elsewhere map[string]int
-	demotedAt time.Time // when it was last looked whose urgent work may go first again
-	plan      Plan      // what Step and Advance have decided since the last Plan
+	stock     map[stockKey]int64 // open tasks in the region
+	demotedAt time.Time          // when it was last looked whose urgent work may go first again
+	plan      Plan               // what Step and Advance have decided since the last Plan
 }
 
 // NewCore returns the core of a fresh session. draw returns random numbers in [0, 1), for the jitter of retries.
@@ -92,6 +93,8 @@ func (c *Core) Step(ev Event) {
 		c.vanished(ev.Tokens)
 	case UsedElsewhere:
 		c.usedElsewhere(ev)
+	case StockTaken:
+		c.takeStock(ev)
 	default:
 		c.stepWorker(ev)
 	}

@@ -117,6 +117,7 @@ func (Vanished) event()        {}
 func (SettingsChanged) event() {}
 func (PartChanged) event()     {}
 func (UsedElsewhere) event()   {}
+func (StockTaken) event()      {}
 func (RowsReady) event()       {}
 func (Refilled) event()        {}
 func (RefillFailed) event()    {}

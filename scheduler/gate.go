@@ -294,6 +294,7 @@ func (c *Core) apply(ev SettingsChanged) {
 	for i := range ev.Tenants {
 		t := &ev.Tenants[i]
 		c.shares.SetWeight(t.Tenant, t.Weight)
+		c.waiting.reweigh(t.Tenant)
 		if t.Paused || t.MaxRunning > 0 || t.StartRate > 0 {
 			s.tenants[t.Tenant] = *t
 		} else {

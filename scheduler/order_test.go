@@ -20,7 +20,7 @@ func TestNothingStartableWaits(t *testing.T) {
 		m := &orderModel{world: newWorld(DefaultTiming(), func() float64 { return 0.5 })}
 		t.Repeat(map[string]func(*rapid.T){
 			"ready": m.ready, "ready again": m.ready, "gone": m.gone, "join": m.join, "leave": m.leave, "free": m.free,
-			"set": m.set, "parts": m.parts, "elsewhere": m.elsewhere, "tick": m.tick, "plan": m.claimAll,
+			"set": m.set, "parts": m.parts, "elsewhere": m.elsewhere, "tick": m.tick, "plan": m.claimAll, "": m.tallies,
 		})
 	})
 }

@@ -21,13 +21,14 @@ const (
 // group is what one refill brings: the rows that share a key in the store's index. Two classes may share one.
 type group struct {
 	key        BufferKey
-	rows       int  // buffered now
-	want       int  // how many a refill asks for
-	behind     bool // the store has ready rows that are not buffered
-	look       bool // it may have some: one read will tell
-	asked      bool // a refill is in flight
-	missed     bool // a row was turned away since it was asked
-	queued     bool // in the backlog's list of groups to read
+	tally      *tally // its tenant's
+	rows       int    // buffered now
+	want       int    // how many a refill asks for
+	behind     bool   // the store has ready rows that are not buffered
+	look       bool   // it may have some: one read will tell
+	asked      bool   // a refill is in flight
+	missed     bool   // a row was turned away since it was asked
+	queued     bool   // in the backlog's list of groups to read
 	pause      time.Duration
 	pauseUntil time.Time
 	refilledAt time.Time
@@ -57,7 +58,8 @@ func (g *group) needsRefill() bool {
 func (b *backlog) group(key BufferKey) *group {
 	g := b.groups[key]
 	if g == nil {
-		g = &group{key: key, want: groupRowsMin}
+		g = &group{key: key, tally: b.tally(key.Tenant), want: groupRowsMin}
+		g.tally.groups++
 		b.groups[key] = g
 	}
 	return g
@@ -90,9 +92,11 @@ func (b *backlog) setBehind(g *group, behind bool) {
 	}
 	g.behind = behind
 	if behind {
+		g.tally.behind[g.key.Tier]++
 		b.behind[g.key.Class]++
 		return
 	}
+	g.tally.behind[g.key.Tier]--
 	if b.behind[g.key.Class]--; b.behind[g.key.Class] == 0 {
 		delete(b.behind, g.key.Class)
 	}
@@ -107,6 +111,9 @@ func (b *backlog) consider(g *group) {
 		b.dry = append(b.dry, g)
 	case g.rows == 0 && !g.behind && !g.asked:
 		delete(b.groups, g.key)
+		if g.tally.groups--; g.tally.groups == 0 {
+			delete(b.tallies, g.key.Tenant)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/errandhq/errand/fairness"
 )
@@ -13,6 +14,8 @@ import (
 //	kind TENANT NAME [paused]                                        or a kind
 //	limit NAME [tenant=T] [concurrency=N] [rate=R] [deleted]         or a named limit
 //	parts NUMBER/OF...                                               which part of every cap is this instance's; none for nothing
+//	estimate [kind=K] [tenant=T] [tier=...] ...                      when a new task would start
+//	stock TENANT TIER TASKS                                          how much is open in the store
 //	used TENANT AMOUNT [virtual=V]                                   another instance tells what a tenant has used there
 func (s *script) runSettings(cmd string, w words) bool {
 	switch cmd {
@@ -37,6 +40,22 @@ func (s *script) runSettings(cmd string, w words) bool {
 			parts = append(parts, fairness.Part{Of: o, Number: n})
 		}
 		s.core.Step(PartChanged{Parts: parts})
+	case "estimate":
+		t := s.task("new", w)
+		t.RunAt = timeAfter(w.duration("run_in", 0), s.now)
+		t.Due = t.Due.Add(w.duration("run_in", 0))
+		t.StartBy = timeAfter(w.duration("start_by", 0), s.now)
+		got := s.core.Estimate(&t, s.now)
+		switch at := got.Start.Sub(s.now); {
+		case got.Start.IsZero():
+			s.printf("estimate: %s", got.Risk)
+		default:
+			s.printf("estimate: in %v %s", at, got.Risk)
+		}
+	case "stock":
+		n, _ := strconv.ParseInt(w.names[2], 10, 64)
+		tiers := map[string]Tier{"urgent": Urgent, "standard": Standard, "deferrable": Deferrable}
+		s.core.Step(StockTaken{Open: []Open{{Tenant: w.names[0], Tier: tiers[w.names[1]], Tasks: n}}})
 	case "used":
 		amount, _ := strconv.ParseFloat(w.names[1], 64)
 		s.core.Step(UsedElsewhere{Used: []fairness.Spent{{Tenant: w.names[0], Amount: amount}}, Virtual: w.float("virtual")})
@@ -44,6 +63,13 @@ func (s *script) runSettings(cmd string, w words) bool {
 		return false
 	}
 	return true
+}
+
+func timeAfter(d time.Duration, now time.Time) time.Time {
+	if d == 0 {
+		return time.Time{}
+	}
+	return now.Add(d)
 }
 
 func (w words) float(name string) float64 {

@@ -52,8 +52,10 @@ type Spec struct {
 	Preemptible     bool              `json:"preemptible,omitempty"`
 	AllowedRegions  []string          `json:"allowed_regions,omitempty"` // default any
 	Labels          map[string]string `json:"labels,omitempty"`
-	Limits          []LimitKey        `json:"limits,omitempty"`      // named limits that a start must pass, sorted
-	RefuseHeld      bool              `json:"refuse_held,omitempty"` // refuse rather than join the open task that holds the unique key
+	Limits          []LimitKey        `json:"limits,omitempty"` // named limits that a start must pass, sorted
+	// RejectInfeasible says that a task which would not start in time as things are shall not be stored.
+	RejectInfeasible bool `json:"reject_infeasible,omitempty"`
+	RefuseHeld       bool `json:"refuse_held,omitempty"` // refuse rather than join the open task that holds the unique key
 }
 
 // Attempts is the number of counted starts after which the task has failed.

@@ -28,13 +28,14 @@ func taskOf(spec *errandv1.TaskSpec, prefix, tenant string, defaults *scheduler.
 		Payload:     spec.GetPayload(),
 		ContentType: spec.GetContentType(),
 		Spec: scheduler.Spec{
-			AttemptTimeout:  spec.GetAttemptTimeout().AsDuration(),
-			MaxAttempts:     int(spec.GetMaxAttempts()),
-			MaxWorkerLosses: int(spec.GetMaxWorkerLosses()),
-			Retry:           retryOf(spec.GetRetryPolicy()),
-			Exclusive:       spec.GetExclusive(),
-			Labels:          spec.GetLabels(),
-			RefuseHeld:      spec.GetUniquePolicy() == errandv1.UniquePolicy_UNIQUE_POLICY_REFUSE,
+			AttemptTimeout:   spec.GetAttemptTimeout().AsDuration(),
+			MaxAttempts:      int(spec.GetMaxAttempts()),
+			MaxWorkerLosses:  int(spec.GetMaxWorkerLosses()),
+			Retry:            retryOf(spec.GetRetryPolicy()),
+			Exclusive:        spec.GetExclusive(),
+			Labels:           spec.GetLabels(),
+			RejectInfeasible: spec.GetRejectIfInfeasible(),
+			RefuseHeld:       spec.GetUniquePolicy() == errandv1.UniquePolicy_UNIQUE_POLICY_REFUSE,
 		},
 		IdempotencyKey: spec.GetIdempotencyKey(),
 		UniqueKey:      spec.GetUniqueKey(),
@@ -167,6 +168,8 @@ func specMessage(t *scheduler.Task) *errandv1.TaskSpec {
 		IdempotencyKey:  t.IdempotencyKey,
 		UniqueKey:       t.UniqueKey,
 		Exclusive:       t.Spec.Exclusive,
+
+		RejectIfInfeasible: t.Spec.RejectInfeasible,
 	}
 	if t.UniqueKey != "" {
 		m.UniquePolicy = errandv1.UniquePolicy_UNIQUE_POLICY_JOIN

@@ -19,6 +19,7 @@ const (
 	reasonInvalidField    = "INVALID_FIELD"
 	reasonMalformed       = "MALFORMED"
 	reasonNotYetAvailable = "NOT_YET_AVAILABLE"
+	reasonInfeasible      = "INFEASIBLE"
 	reasonUnauthenticated = "UNAUTHENTICATED"
 	reasonForbidden       = "FORBIDDEN"
 	reasonTooManyFailures = "TOO_MANY_FAILED_LOGINS"
@@ -78,6 +79,7 @@ var table = []row{
 	{cause: store.ErrExists, code: connect.CodeAlreadyExists, reason: "EXISTS"},
 
 	{cause: engine.ErrKeyReused, code: connect.CodeAlreadyExists, reason: "KEY_REUSED"},
+	{cause: engine.ErrInfeasible, code: connect.CodeFailedPrecondition, reason: reasonInfeasible},
 	{cause: engine.ErrKeyHeld, code: connect.CodeAlreadyExists, reason: "UNIQUE_KEY_HELD"},
 	{cause: engine.ErrBusy, code: connect.CodeUnavailable, reason: "BUSY", retryAfter: time.Second},
 	{cause: engine.ErrStopping, code: connect.CodeUnavailable, reason: "STOPPING", retryAfter: 100 * time.Millisecond},

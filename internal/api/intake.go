@@ -39,7 +39,7 @@ func newIntake(cfg *Config) *intake {
 		lookUps: make(chan struct{}, lookUpsMax),
 	}
 	if in.buckets != nil {
-		in.open = newOpenCounts(in.standing.CountOpen)
+		in.open = newOpenCounts(in.standing.CountOpenOf)
 	}
 	return in
 }

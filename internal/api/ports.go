@@ -109,8 +109,8 @@ type Admission interface {
 
 // Standing tells what of a tenant's is in the store already.
 type Standing interface {
-	// CountOpen returns how many tasks of a tenant are open, in all regions.
-	CountOpen(ctx context.Context, tenant string) (int64, error)
+	// CountOpenOf returns how many tasks of a tenant are open, in all regions.
+	CountOpenOf(ctx context.Context, tenant string) (int64, error)
 	// KeyedTasks returns what idempotency keys of a tenant stand for, by key; those that stand for nothing are missing.
 	KeyedTasks(ctx context.Context, region, tenant string, keys []string) (map[string]store.KeyedTask, error)
 }

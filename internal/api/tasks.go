@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"connectrpc.com/connect"
 	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/errandhq/errand/internal/store"
@@ -178,11 +179,14 @@ func outcomeOf(o *submitted) (*errandv1.SubmitTaskResponse, error) {
 	switch {
 	case errors.Is(o.Err, engine.ErrOutcomeUnknown) || errors.Is(o.Err, engine.ErrKeyReused) || errors.Is(o.Err, engine.ErrKeyHeld):
 		return nil, outsideOf(o.Err, o.Ref.String())
+	case errors.Is(o.Err, engine.ErrInfeasible): // its text says why
+		return nil, problem(connect.CodeFailedPrecondition, o.Err, &errandv1.ErrorDetail{Reason: reasonInfeasible})
 	case o.Err != nil:
 		return nil, outside(o.Err)
 	}
 	return &errandv1.SubmitTaskResponse{
 		TaskId: o.Ref.String(), State: errandv1.TaskState(o.State), Existed: o.Existed, Demoted: o.demoted && !o.Existed,
+		EstimatedStart: stamp(o.Estimate.Start), AtRisk: o.Estimate.Risk != scheduler.NoRisk, AtRiskReason: string(o.Estimate.Risk),
 	}, nil
 }
 

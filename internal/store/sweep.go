@@ -17,8 +17,9 @@ const (
 
 	sweepPage   = 1000
 	foldPage    = 5000
-	foldAfter   = time.Hour
-	sweepBudget = 20 // pages per call
+	foldAfter   = time.Minute // what is open is summed up every few seconds: the sums must stay short
+	sweepBudget = 20          // pages per call
+	foldBudget  = 200         // pages per call: a minute's writes of a busy region
 )
 
 // readOld walks the tasks of one lane by id, that is by their creation.
@@ -106,14 +107,26 @@ FROM unnest($3::text[], $4::smallint[], $5::bigint[], $6::bigint[], $7::bigint[]
 // FoldLedger sums up old rows of the ledger, a bounded number at a time, and returns how many rows it took away in the end. What
 // the ledger says stays the same.
 func (s *Store) FoldLedger(ctx context.Context, region string) (int, error) {
+	all := 0
+	for range foldBudget {
+		taken, fewer, err := s.foldPage(ctx, region)
+		all += fewer
+		if err != nil || taken < foldPage {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+// foldPage sums up a page of the ledger. It returns how many rows that took, and how many fewer there are now.
+func (s *Store) foldPage(ctx context.Context, region string) (taken, fewer int, err error) {
 	type key struct {
 		tenant string
 		tier   int16
 	}
-	fewer := 0
-	err := s.InTx(ctx, func(tx pgx.Tx) error {
+	err = s.InTx(ctx, func(tx pgx.Tx) error {
 		sums := map[key][3]int64{}
-		taken := 0
+		taken = 0
 		result, err := tx.Query(ctx, takeLedger, region, foldAfter.Microseconds(), int64(foldPage))
 		if err != nil {
 			return err
@@ -140,5 +153,5 @@ func (s *Store) FoldLedger(ctx context.Context, region string) (int, error) {
 		_, err = tx.Exec(ctx, putLedger, region, newBatchID(), tenants, tiers, a, e, p)
 		return err
 	})
-	return fewer, err
+	return taken, fewer, err
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -96,14 +97,43 @@ func TestSweepKeepsTheBalance(t *testing.T) {
 		t.Errorf("balance %+v", before)
 	}
 	aged(t, s, 2*foldAfter)
-	if n, err := s.FoldLedger(ctx, "eu"); n < 3 || err != nil {
+	if _, err := s.general.Exec(ctx, `INSERT INTO ledger (region, batch, tenant, tier, accepted, ended, purged, at)
+		SELECT 'eu', gen_random_uuid(), 'acme', 2, 1, 1, 0, now() - interval '1 hour' FROM generate_series(1, $1::bigint)`, 2*foldPage); err != nil {
+		t.Fatal(err)
+	}
+	before.Accepted, before.Ended = before.Accepted+2*foldPage, before.Ended+2*foldPage
+	if n, err := s.FoldLedger(ctx, "eu"); n < 2*foldPage+3 || err != nil {
 		t.Errorf("folded %d rows away, %v", n, err)
 	}
 	if after := balance(); after != before {
 		t.Errorf("folding changed the balance from %+v to %+v", before, after)
 	}
 	var rows, purged int64
-	if err := s.general.QueryRow(ctx, `SELECT count(*), sum(purged)::bigint FROM ledger`).Scan(&rows, &purged); err != nil || rows != 1 || purged != 2 {
-		t.Errorf("%d rows, %d purged, %v: want one row and 2", rows, purged, err)
+	if err := s.general.QueryRow(ctx, `SELECT count(*), sum(purged)::bigint FROM ledger`).Scan(&rows, &purged); err != nil || rows > 3 || purged != 2 {
+		t.Errorf("%d rows, %d purged, %v: want a row per page and 2", rows, purged, err)
+	}
+}
+
+// What is open is told by tenant and tier, the most first, and no more than is asked for.
+func TestCountOpen(t *testing.T) {
+	s := tenantsStore(t)
+	for _, row := range []struct {
+		region, tenant  string
+		tier            scheduler.Tier
+		accepted, ended int64
+	}{
+		{"eu", "acme", scheduler.Standard, 5, 2},
+		{"eu", "acme", scheduler.Standard, 0, 1},
+		{"eu", "acme", scheduler.Urgent, 4, 4},
+		{"eu", "globex", scheduler.Deferrable, 9, 2},
+		{"eu", "initech", scheduler.Standard, 1, 0},
+		{"us", "acme", scheduler.Standard, 100, 0},
+	} {
+		s.count(t, row.region, row.tenant, row.tier, row.accepted, row.ended)
+	}
+	got, err := s.CountOpen(t.Context(), scheduler.OpenQuery{Region: "eu", Limit: 2})
+	want := []scheduler.Open{{Tenant: "globex", Tier: scheduler.Deferrable, Tasks: 7}, {Tenant: "acme", Tier: scheduler.Standard, Tasks: 2}}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %v; want %v", got, err, want)
 	}
 }

@@ -125,9 +125,9 @@ func (s *Store) whyStays(ctx context.Context, name string) error {
 	return &BusyTenantError{Open: open}
 }
 
-// CountOpen returns how many tasks of a tenant are open in all regions, as the ledger has it. It reads the ledger's rows of the last
-// hour: not for every submit.
-func (s *Store) CountOpen(ctx context.Context, tenant string) (int64, error) {
+// CountOpenOf returns how many tasks of a tenant are open in all regions, as the ledger has it. That reads the ledger from end to
+// end, which folding keeps short: not for every submit.
+func (s *Store) CountOpenOf(ctx context.Context, tenant string) (int64, error) {
 	open, err := s.openOf(ctx, tenant)
 	var sum int64
 	for _, o := range open {

@@ -16,7 +16,7 @@ import (
 var (
 	writes = []string{
 		"insert_urgent", "insert", "claim_urgent", "claim", "payloads", "end", "cancel", "attach", "wake", "expire",
-		"discover", "refill", "timed", "running", "orphans", "session", "end_expired", "settings", "stand",
+		"discover", "refill", "timed", "running", "orphans", "session", "end_expired", "settings", "stand", "stock",
 	}
 	batches = []string{"insert_urgent", "insert", "claim_urgent", "claim", "end"}
 	rowKind = []string{

@@ -16,7 +16,7 @@ var statementNames = []string{
 	"read running rows", "read orphaned rows", "fold starts", "renew session", "list sessions", "end session", "end expired sessions",
 	"purge sessions", "read task", "read task states", "read task to update", "update task", "read attempts of", "list tasks", "create tenant", "update tenant",
 	"read tenant", "list tenants", "create key", "look up key", "list keys", "revoke key", "audit", "read old tasks", "purge tasks",
-	"count open tasks of",
+	"count open tasks of", "count open tasks",
 	"put kind", "read kind", "list kinds", "pause kind", "resume kind", "put limit", "list limits", "delete limit",
 	"read the clock", "read changed tenants", "read changed kinds", "read changed limits",
 }

@@ -29,10 +29,12 @@ type SubmitAnswered struct {
 
 // SubmitOutcome is what became of one submitted task.
 type SubmitOutcome struct {
-	Ref     scheduler.Ref // the task that stands for the submission
-	State   scheduler.State
-	Existed bool  // its idempotency key stood for this task already, or this open task holds its unique key
-	Err     error // ErrBusy, ErrStopping, ErrKeyReused, ErrKeyHeld, scheduler.ErrRefused: nothing was stored
+	Ref   scheduler.Ref // the task that stands for the submission
+	State scheduler.State
+	// Estimate is when a task that was stored now may start.
+	Estimate scheduler.Estimate
+	Existed  bool  // its idempotency key stood for this task already, or this open task holds its unique key
+	Err      error // ErrBusy, ErrStopping, ErrKeyReused, ErrKeyHeld, ErrInfeasible, scheduler.ErrRefused: nothing was stored
 }
 
 // CancelAnswered answers CancelAsked: one answer per task, in order, or an error and nothing is known.

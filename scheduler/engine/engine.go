@@ -29,6 +29,9 @@ var (
 	ErrKeyReused = errors.New("the idempotency key was used for a different request")
 	// ErrKeyHeld means that an open task holds the unique key, and that the submission wanted no other's. Nothing was stored.
 	ErrKeyHeld = errors.New("an open task holds the unique key")
+	// ErrInfeasible means that the task would not start in time as things are, and that its submission wants no such promise.
+	// Nothing was stored.
+	ErrInfeasible = errors.New("the task would not start in time")
 )
 
 // Config is what an engine must be told.
@@ -76,6 +79,7 @@ type Engine struct {
 	division division
 	exchange exchange
 	ghosts   ghosts
+	stock    stock
 	hints    []Hint
 	ended    []scheduler.ID
 	// unwritten is set when an assignment could not be sent after the plan was made: the next turn writes that down.
@@ -117,6 +121,7 @@ func New(cfg Config) *Engine {
 	e.settings = newSettings()
 	e.division = newDivision()
 	e.ghosts = newGhosts()
+	e.stock = newStock()
 	e.setParts(nil)
 	return e
 }
@@ -134,6 +139,7 @@ func (e *Engine) Turn(local time.Duration, inputs []Input) []Effect {
 	e.keepSession()
 	if e.session.opened {
 		e.readSettings()
+		e.takeStock()
 		e.divide()
 		e.watchGhosts()
 		e.watchWorkers()

@@ -43,6 +43,8 @@ type Reader interface {
 	Payloads(ctx context.Context, region string, ids []scheduler.ID) ([][]byte, error)
 	// Stand tells how tasks stand, in no order; those that are not there are missing.
 	Stand(ctx context.Context, q scheduler.StandQuery) ([]scheduler.Stand, error)
+	// CountOpen tells how many tasks are open, by tenant and tier, the most first.
+	CountOpen(ctx context.Context, q scheduler.OpenQuery) ([]scheduler.Open, error)
 	// Settings reads what operators have set; what was read before may come again.
 	Settings(ctx context.Context, q scheduler.SettingsQuery) (scheduler.Settings, error)
 }

@@ -283,6 +283,8 @@ func read(ctx context.Context, store Reader, request any) (any, error) {
 		return store.Payloads(ctx, r.Region, r.IDs)
 	case scheduler.StandQuery:
 		return store.Stand(ctx, r)
+	case scheduler.OpenQuery:
+		return store.CountOpen(ctx, r)
 	case scheduler.SettingsQuery:
 		return store.Settings(ctx, r)
 	case scheduler.TimedQuery:

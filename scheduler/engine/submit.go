@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -27,7 +28,8 @@ type newTask struct {
 	index  int  // in the ticket's outcomes
 	plain  bool // must not be stored as running: an eager start was refused before
 	// doubted is set once an execution of its insert got no answer: it may land yet, when whoever holds the unique key has ended.
-	doubted bool
+	doubted  bool
+	estimate scheduler.Estimate
 }
 
 // ticket collects the outcomes of one SubmitAsked.
@@ -69,6 +71,11 @@ func (e *Engine) submit(in SubmitAsked) {
 	now, shard := e.storeNow(), e.newShard() // one for all: neighbors in the store are written together
 	all := make([]newTask, len(in.Tasks))
 	for i := range in.Tasks {
+		if err := e.infeasible(&in.Tasks[i], now); err != nil {
+			t.outcomes[i].Err, t.settled[i] = err, true
+			t.open--
+			continue
+		}
 		n := &all[i]
 		n.task, n.ticket, n.index = in.Tasks[i], in.Ticket, i
 		task := &n.task
@@ -83,6 +90,28 @@ func (e *Engine) submit(in SubmitAsked) {
 		} else {
 			e.submits.others.pending = append(e.submits.others.pending, n)
 		}
+	}
+	if t.open == 0 {
+		delete(e.submits.tickets, in.Ticket)
+		e.answerTicket(in.Ticket, t, "refused")
+	}
+}
+
+// infeasible is ErrInfeasible when a task shall not be stored, since as things are it would not start in time.
+func (e *Engine) infeasible(t *scheduler.Task, now time.Time) error {
+	if !t.Spec.RejectInfeasible {
+		return nil
+	}
+	asIf := *t
+	prepare(&asIf, now)
+	estimate := e.core.Estimate(&asIf, now)
+	switch {
+	case estimate.Risk == scheduler.NoRisk:
+		return nil
+	case estimate.Start.IsZero():
+		return fmt.Errorf("%w: %s", ErrInfeasible, estimate.Risk)
+	default:
+		return fmt.Errorf("%w: %s, it would start in about %v", ErrInfeasible, estimate.Risk, estimate.Start.Sub(now).Round(time.Millisecond))
 	}
 }
 
@@ -115,6 +144,7 @@ func (e *Engine) insertBatch(q *queue, limit int, eager bool) {
 		if eager && !batch[i].plain && task.UniqueKey == "" {
 			e.core.Admit(task, now)
 		}
+		batch[i].estimate = e.core.Estimate(task, now)
 		tasks[i] = *task
 	}
 	e.observe.Batch(q.name, len(batch))
@@ -188,6 +218,7 @@ func (e *Engine) settleSubmit(n *newTask, a *scheduler.Inserted) {
 	case scheduler.InsertHeld:
 		outcome = heldOutcome(n, a)
 	default: // stored: the reference is its own
+		outcome.Estimate = n.estimate
 	}
 	e.answerSubmit(n, outcome)
 }

@@ -1,7 +1,9 @@
 package schedulertest
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"github.com/errandhq/errand/scheduler"
 )
@@ -22,6 +24,30 @@ func (m *Memory) Settings(context.Context, scheduler.SettingsQuery) (scheduler.S
 	s := m.settings
 	s.At = m.clock()
 	return s, nil
+}
+
+// CountOpen implements [engine.Reader].
+func (m *Memory) CountOpen(_ context.Context, q scheduler.OpenQuery) ([]scheduler.Open, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	type key struct {
+		tenant string
+		tier   scheduler.Tier
+	}
+	count := map[key]int64{}
+	for ref, t := range m.tasks { // counts: in any order
+		if ref.Region == q.Region && !t.State.Terminal() {
+			count[key{t.Tenant, t.Tier}]++
+		}
+	}
+	var open []scheduler.Open
+	for k, n := range count {
+		open = append(open, scheduler.Open{Tenant: k.tenant, Tier: k.tier, Tasks: n})
+	}
+	slices.SortFunc(open, func(a, b scheduler.Open) int {
+		return cmp.Or(cmp.Compare(b.Tasks, a.Tasks), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Tier, b.Tier))
+	})
+	return open[:min(q.Limit, len(open))], nil
 }
 
 // Stand implements [engine.Reader].

@@ -80,11 +80,12 @@ type SubmitTaskResponse struct {
 	Existed bool `protobuf:"varint,3,opt,name=existed,proto3" json:"existed,omitempty"`
 	// It was stored as standard, being beyond the tenant's urgent rate. Never together with existed.
 	Demoted bool `protobuf:"varint,4,opt,name=demoted,proto3" json:"demoted,omitempty"`
-	// When it will start as things are; unset when nothing can be said. Not filled in this release.
+	// When it will start as things are; unset when nothing can be said, and when the task existed. It is a guess: of the tenant's own
+	// work ahead, what the kind usually takes, the slots for it and the tenant's share of them.
 	EstimatedStart *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=estimated_start,json=estimatedStart,proto3" json:"estimated_start,omitempty"`
-	// It may not start by its due time or start_by. Not filled in this release.
+	// It may not start by its due time or start_by.
 	AtRisk bool `protobuf:"varint,6,opt,name=at_risk,json=atRisk,proto3" json:"at_risk,omitempty"`
-	// Why it is at risk, a stable word; empty when it is not. Not filled in this release.
+	// Why it is at risk, a stable word: NO_WORKER, PAUSED, AFTER_DUE or AFTER_START_BY; empty when it is not.
 	AtRiskReason  string `protobuf:"bytes,7,opt,name=at_risk_reason,json=atRiskReason,proto3" json:"at_risk_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -439,7 +439,8 @@ type TaskSpec struct {
 	Exclusive bool `protobuf:"varint,26,opt,name=exclusive,proto3" json:"exclusive,omitempty"`
 	// A task of a higher tier may take its place. Default false. NOT_YET_AVAILABLE in this release.
 	Preemptible bool `protobuf:"varint,27,opt,name=preemptible,proto3" json:"preemptible,omitempty"`
-	// Refuse the submission rather than accept a promise that cannot be kept. Default false. NOT_YET_AVAILABLE in this release.
+	// Refuse the submission, as INFEASIBLE, rather than store a task that as things are would be at risk: see at_risk of the answer.
+	// Default false.
 	RejectIfInfeasible bool `protobuf:"varint,28,opt,name=reject_if_infeasible,json=rejectIfInfeasible,proto3" json:"reject_if_infeasible,omitempty"`
 	// What happens while an open task holds unique_key. Default join. Only together with unique_key.
 	UniquePolicy  UniquePolicy `protobuf:"varint,29,opt,name=unique_policy,json=uniquePolicy,proto3,enum=errand.v1.UniquePolicy" json:"unique_policy,omitempty"`
