@@ -80,13 +80,15 @@ type Submitted struct {
 	ID      string // the task that stands for the submission
 	State   State
 	Existed bool // its idempotency key stood for this task already, or this open task holds its unique key: nothing new was stored
+	Demoted bool // it was urgent and is stored as standard, being beyond the tenant's urgent rate
 	// EstimatedStart is when it will start as things are; zero when nothing can be said. It is a guess.
 	EstimatedStart time.Time
 	AtRisk         string // why it may not start in time, such as NO_WORKER, PAUSED, AFTER_DUE or AFTER_START_BY; empty when it is not at risk
 }
 
 // Submit stores a task and returns when it is durable. Errors are of type *[Error]; ErrOutcomeUnknown means that the task may
-// be stored: submit it again with an idempotency key, or look at Error.TaskID later.
+// be stored: submit it again with an idempotency key, or look at Error.TaskID later. ErrOverLimit is not tried again by itself: whoever
+// makes the tasks should make fewer of them, and not before Error.RetryAfter is over.
 func (c *Client) Submit(ctx context.Context, spec Spec) (Submitted, error) {
 	if err := spec.check("spec"); err != nil {
 		return Submitted{}, err
@@ -103,7 +105,7 @@ func (c *Client) Submit(ctx context.Context, spec Spec) (Submitted, error) {
 
 func submittedOf(m *errandv1.SubmitTaskResponse) Submitted {
 	return Submitted{
-		ID: m.GetTaskId(), State: State(m.GetState()), Existed: m.GetExisted(),
+		ID: m.GetTaskId(), State: State(m.GetState()), Existed: m.GetExisted(), Demoted: m.GetDemoted(),
 		EstimatedStart: timeOf(m.GetEstimatedStart()), AtRisk: m.GetAtRiskReason(),
 	}
 }

@@ -122,11 +122,15 @@ func TestWhatIsSentAgain(t *testing.T) {
 		"no such key":       {reason(connect.CodeUnauthenticated, "UNAUTHENTICATED"), false, false, ErrDenied},
 		"not allowed":       {reason(connect.CodePermissionDenied, "FORBIDDEN"), false, false, ErrDenied},
 		"another's key":     {reason(connect.CodeAlreadyExists, "KEY_REUSED"), false, false, ErrKeyReused},
+		"over the rate":     {reason(connect.CodeResourceExhausted, "OVER_RATE"), false, false, ErrOverLimit},
+		"over urgent rate":  {reason(connect.CodeResourceExhausted, "OVER_URGENT_RATE"), false, false, ErrOverLimit},
+		"too much is open":  {reason(connect.CodeResourceExhausted, "TOO_MANY_OPEN"), false, false, ErrOverLimit},
+		"another too many":  {reason(connect.CodeResourceExhausted, "TOO_MANY_FAILED_LOGINS"), false, false, nil},
 		"not found":         {reason(connect.CodeNotFound, "TASK_NOT_FOUND"), false, false, ErrNotFound},
 		"not yet":           {reason(connect.CodeUnimplemented, "NOT_YET_AVAILABLE"), false, false, nil},
 		"a scheduler's bug": {reason(connect.CodeInternal, "INTERNAL"), false, false, nil},
 	}
-	sentinels := []error{ErrNotFound, ErrKeyReused, ErrOutcomeUnknown, ErrUnavailable, ErrInvalid, ErrDenied}
+	sentinels := []error{ErrNotFound, ErrKeyReused, ErrOutcomeUnknown, ErrUnavailable, ErrInvalid, ErrDenied, ErrOverLimit}
 	for name, tt := range tests {
 		for key, again := range map[string]bool{"": tt.plain, "key": tt.keyed} {
 			t.Run(name+" "+key, func(t *testing.T) {

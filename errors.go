@@ -25,6 +25,9 @@ var (
 	ErrNotWaiting = errors.New("errand: the task is not waiting")
 	// ErrOutcomeUnknown means that it is not known whether the task was stored.
 	ErrOutcomeUnknown = errors.New("errand: it is not known whether the task was stored")
+	// ErrOverLimit means that the tenant submits faster than it may, or has as many open tasks as it may. Nothing was stored;
+	// Error.RetryAfter says when there is room.
+	ErrOverLimit = errors.New("errand: over a limit of the tenant")
 	// ErrUnavailable means that no scheduler could take the call now. Nothing was stored.
 	ErrUnavailable = errors.New("errand: no scheduler can take the call now")
 	// ErrInvalid means that the request is not well-formed; Error.Field says where.
@@ -35,10 +38,10 @@ var (
 
 // Error is an error of a scheduler. Programs decide by Reason, or by errors.Is with the errors above.
 type Error struct {
-	Reason     string // a stable word in UPPER_SNAKE, empty when no scheduler answered
-	Field      string // the offending field of the request, if there is one
-	TaskID     string // the task that the error is about
-	RetryAfter time.Duration
+	Reason     string        // a stable word in UPPER_SNAKE, empty when no scheduler answered
+	Field      string        // the offending field of the request, if there is one
+	TaskID     string        // the task that the error is about
+	RetryAfter time.Duration // when to try again at the earliest; 0 when it makes no difference
 	code       connect.Code
 	unsent     bool // no connection to a scheduler came about
 	cause      error
@@ -63,6 +66,8 @@ func (e *Error) Is(target error) bool {
 		return e.Reason == "INFEASIBLE"
 	case ErrNotWaiting:
 		return e.Reason == "TASK_NOT_WAITING"
+	case ErrOverLimit:
+		return e.Reason == "OVER_RATE" || e.Reason == "OVER_URGENT_RATE" || e.Reason == "TOO_MANY_OPEN"
 	case ErrOutcomeUnknown:
 		return e.unknown()
 	case ErrUnavailable:

@@ -92,6 +92,8 @@ func ExampleError() {
 	switch {
 	case err == nil:
 	case errors.Is(err, errand.ErrKeyReused): // order-17 was submitted with other contents
+	case errors.As(err, &e) && errors.Is(err, errand.ErrOverLimit):
+		fmt.Println("too much at once: not before", e.RetryAfter) // nothing was stored
 	case errors.Is(err, errand.ErrUnavailable): // nothing was stored: try later
 	case errors.Is(err, errand.ErrOutcomeUnknown): // submit it again with the same key
 	case errors.As(err, &e) && errors.Is(err, errand.ErrInvalid):

@@ -40,7 +40,8 @@ var kindPattern = regexp.MustCompile(`^[a-z][a-z0-9._-]{0,62}$`)
 // SubmitTx stores a task in the caller's own transaction, when the caller's tables share a database with Errand's store: the
 // task is there when, and only when, the transaction commits. It returns the task's handle.
 //
-// What an operator has set for the kind does not count here: a task in a transaction has the defaults that [Spec] names.
+// No rate of the tenant and no cap on its open tasks holds here: the call does not pass a scheduler.
+// What an operator has set for the kind does not count here either: a task in a transaction has the defaults that [Spec] names.
 //
 // It is never urgent: schedulers find it when they look at their lanes next, within some seconds. With an idempotency key that
 // stands for a task already, nothing is stored and Existed is set; a key of another request is ErrKeyReused. So it is with a unique key

@@ -16,6 +16,7 @@ type cli struct {
 	Crash      crashCmd      `cmd:"" help:"Kill, stop and cut things under load, and count what is lost or done twice."`
 	Throughput throughputCmd `cmd:"" help:"Tasks per second, beside raw SQL and the peers on the same server."`
 	Latency    latencyCmd    `cmd:"" help:"From submit to handler start on an idle system, beside one durable insert."`
+	Admission  admissionCmd  `cmd:"" help:"What a rate costs a tenant's submits: a bucket that is asked and never empty, against none."`
 	Noisy      noisyCmd      `cmd:"" help:"How long urgent tasks wait while another tenant floods the system."`
 	Estimate   estimateCmd   `cmd:"" help:"How good the answer of a submit guesses when the task will start."`
 	Fairness   fairnessCmd   `cmd:"" help:"Shares of two backlogged tenants, weights 3 : 1, task times 100 : 1, on two schedulers."`

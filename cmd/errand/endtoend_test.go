@@ -51,6 +51,12 @@ func deploy(t *testing.T) *deployment {
 // deployOn starts an instance on a database; key is the tenant's, empty for a new one.
 func deployOn(t *testing.T, dsn, key string) *deployment {
 	t.Helper()
+	return deployWith(t, dsn, key, "")
+}
+
+// deployWith starts an instance that has a Redis, when its URL is not empty.
+func deployWith(t *testing.T, dsn, key, redis string) *deployment {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	st, err := store.Open(ctx, store.Config{URL: dsn, Trace: func(string, time.Duration, error) {}})
 	if err != nil {
@@ -65,7 +71,7 @@ func deployOn(t *testing.T, dsn, key string) *deployment {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &serveCmd{Region: "local", ShutdownGrace: 10 * time.Second, Retention: store.RetentionMin, PeerSecret: "secret", Timing: timingSettings{
+	c := &serveCmd{Region: "local", Redis: redis, ShutdownGrace: 10 * time.Second, Retention: store.RetentionMin, PeerSecret: "secret", Timing: timingSettings{
 		SessionTTL: 6 * time.Second, SessionRenew: 2 * time.Second, SessionMargin: 1500 * time.Millisecond,
 		ReattachGrace: 6 * time.Second, WorkerLease: 10 * time.Second, Heartbeat: 3 * time.Second,
 	}}

@@ -21,6 +21,7 @@ const (
 	exitDenied      = 5
 	exitEndedBadly  = 6
 	exitTimeout     = 7
+	exitOverLimit   = 8
 	exitInterrupted = 130 // as shells report a program that SIGINT ended
 )
 
@@ -37,6 +38,7 @@ var exitCodes = []struct {
 	{exitDenied, "the key is unknown or revoked, or may not do this"},
 	{exitEndedBadly, "the command worked, and what it looked at is not well: a task that did not succeed, a finding of the audit"},
 	{exitTimeout, "the time given to a wait is over"},
+	{exitOverLimit, "the tenant submits faster than it may, or has as many open tasks as it may; the message says when to try again"},
 	{exitInterrupted, "interrupted"},
 }
 
@@ -65,6 +67,8 @@ func codeOf(err error) int {
 		return exitNotFound
 	case errors.Is(err, errand.ErrDenied):
 		return exitDenied
+	case errors.Is(err, errand.ErrOverLimit):
+		return exitOverLimit
 	case errors.Is(err, errand.ErrUnavailable), errors.Is(err, errand.ErrOutcomeUnknown), errors.As(err, &connect):
 		return exitUnavailable
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/errandhq/errand/fairness/tokenbucket"
 	"github.com/errandhq/errand/internal/api"
 	"github.com/errandhq/errand/internal/hints"
 	"github.com/errandhq/errand/internal/store"
@@ -28,7 +29,7 @@ type serveCmd struct {
 	Region string `help:"The region of this instance: a-z 0-9 -." default:"local"`
 	Listen string `help:"Address of the one port for everything: HOST:PORT." default:"127.0.0.1:7070"`
 	Store  string `help:"URL of PostgreSQL or CockroachDB." required:"" placeholder:"URL"`
-	Redis  string `help:"URL of the region's Redis; none is fine, things are noticed a little later then." placeholder:"URL"`
+	Redis  string `help:"URL of the region's Redis; none is fine: things are noticed a little later, and each instance admits its share of a tenant's rate." placeholder:"URL"`
 
 	Advertise  string `help:"URL at which the region's other instances reach this one. Default from --listen." placeholder:"URL"`
 	PeerSecret string `help:"Secret that the deployment's instances share; without one they do not talk to each other."`
@@ -173,15 +174,17 @@ func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, tel *telemetry.T
 		Region: c.Region, Address: c.advertised(listener), Timing: timing,
 		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Observe: observer,
 	})
-	var bus *hints.Bus
-	var publish engine.Hints
-	if c.Redis != "" {
-		var err error
-		if bus, err = hints.Open(c.Redis, c.Region, log); err != nil {
-			return err
-		}
+	buckets, err := c.buckets(log)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = buckets.Close() }() // nothing is lost with it
+	bus, publish, err := c.hints(log)
+	if err != nil {
+		return err
+	}
+	if bus != nil {
 		defer func() { _ = bus.Close() }() // nothing is lost with it
-		publish = bus
 	}
 	peers, err := c.peerClient()
 	if err != nil {
@@ -189,12 +192,14 @@ func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, tel *telemetry.T
 	}
 	others := api.NewPeers(peers, c.PeerSecret)
 	shell := engine.NewShell(eng, st, others, publish)
-	if err := errors.Join(tel.WatchInstance(shell), tel.WatchPools(st.Pools)); err != nil {
+	admitted, err := tel.Admission(buckets.Status)
+	if err := errors.Join(err, tel.WatchInstance(shell), tel.WatchPools(st.Pools)); err != nil {
 		return err
 	}
 	handler, err := api.Handler(api.Config{
 		Region: c.Region, PeerSecret: c.PeerSecret, Scheduler: shell, Peer: shell, Others: others, Workers: shell,
-		Tasks: st, Tenants: st, Kinds: st, Limits: st, Keys: st, Auditor: st,
+		Tasks: st, Tenants: st, Kinds: st, Limits: st, Keys: st, Auditor: st, Settings: catalog{shell},
+		Admission: admission{buckets, shell}, Standing: st, Admitted: admitted,
 		Ready: func() error { return ready(shell, timing) }, Log: log,
 	})
 	if err != nil {
@@ -222,6 +227,10 @@ func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, tel *telemetry.T
 		return closeServer(server)
 	})
 	group.Go(func() error { return sweep(ctx, shell, st, c.Region, c.Retention, log) })
+	group.Go(func() error {
+		warnOfEviction(ctx, buckets, log)
+		return nil
+	})
 	if bus != nil {
 		group.Go(func() error {
 			return bus.Run(stopServing, func(h []engine.Hint) { shell.Post(engine.Hinted{Hints: h}) })
@@ -231,6 +240,21 @@ func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, tel *telemetry.T
 	err = group.Wait()
 	log.Info("stopped")
 	return err
+}
+
+// buckets opens the region's token buckets; it needs no Redis to be there.
+func (c *serveCmd) buckets(log *slog.Logger) (*tokenbucket.Buckets, error) {
+	quietRedis(log)
+	return tokenbucket.Open(c.Redis, c.Region, tokenbucket.Options{Ahead: tokenbucket.AheadFor})
+}
+
+// hints opens the bus of hints; without a Redis there is none.
+func (c *serveCmd) hints(log *slog.Logger) (*hints.Bus, engine.Hints, error) {
+	if c.Redis == "" {
+		return nil, nil, nil
+	}
+	bus, err := hints.Open(c.Redis, c.Region, log)
+	return bus, bus, err
 }
 
 func (c *serveCmd) server(handler http.Handler) (*http.Server, error) {

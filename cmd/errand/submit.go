@@ -87,10 +87,13 @@ func (c *submitCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if got.Demoted {
+		fmt.Fprintf(os.Stderr, "errand: %s is stored as standard: the tenant's urgent rate is used up\n", got.ID)
+	}
 	if c.Wait {
 		return c.wait(ctx, client, got.ID)
 	}
-	return c.print(submittedView{got.ID, got.State.String(), got.Existed},
+	return c.print(submittedView{got.ID, got.State.String(), got.Existed, got.Demoted},
 		[]string{"TASK", "STATE", "EXISTED"}, [][]string{{got.ID, got.State.String(), strconv.FormatBool(got.Existed)}})
 }
 

@@ -18,6 +18,7 @@ import (
 type tally struct {
 	stored  int
 	existed int
+	demoted int // of those stored
 	refused int
 	first   error // why the first of the refused was
 }
@@ -28,6 +29,7 @@ type manyView struct {
 	TaskID  string `json:"task_id"` // empty when it was refused
 	State   string `json:"state"`
 	Existed bool   `json:"existed"`
+	Demoted bool   `json:"demoted"`
 	Error   string `json:"error"` // empty when it is stored
 }
 
@@ -85,7 +87,7 @@ func (c *submitCmd) send(ctx context.Context, client *errand.Client, name string
 		return fmt.Errorf("%s: lines %d to %d: %w; %s", name, b.first, b.last, err, t.before(b.first))
 	}
 	for i, o := range outcomes {
-		v := manyView{Line: b.lines[i], TaskID: o.ID, State: o.State.String(), Existed: o.Existed}
+		v := manyView{Line: b.lines[i], TaskID: o.ID, State: o.State.String(), Existed: o.Existed, Demoted: o.Demoted}
 		switch {
 		case o.Err != nil:
 			t.refuse(b.lines[i], o.Err)
@@ -94,6 +96,9 @@ func (c *submitCmd) send(ctx context.Context, client *errand.Client, name string
 			t.existed++
 		default:
 			t.stored++
+		}
+		if o.Demoted {
+			t.demoted++
 		}
 		if c.Output == "json" {
 			if err := json.NewEncoder(os.Stdout).Encode(v); err != nil {
@@ -165,6 +170,9 @@ func (c *submitCmd) summary(t *tally, took time.Duration) error {
 		if err != nil {
 			return err
 		}
+	}
+	if t.demoted > 0 {
+		fmt.Fprintf(os.Stderr, "errand: %d tasks are stored as standard: the tenant's urgent rate is used up\n", t.demoted)
 	}
 	if t.refused > 0 {
 		return fmt.Errorf("%d tasks were refused, the first because: %w", t.refused, t.first)

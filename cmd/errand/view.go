@@ -101,6 +101,7 @@ type submittedView struct {
 	TaskID  string `json:"task_id"`
 	State   string `json:"state"`
 	Existed bool   `json:"existed"`
+	Demoted bool   `json:"demoted"`
 }
 
 // canceledView answers a cancel.

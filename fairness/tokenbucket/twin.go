@@ -23,6 +23,7 @@ type twin struct {
 type seat struct {
 	tenant   string
 	accounts pair[account]
+	heard    time.Time // when Redis answered last
 }
 
 // account is a bucket of the twin beside a copy from which nothing was taken since Redis last answered. The difference is owed to
@@ -62,6 +63,32 @@ func (t *twin) admit(a Ask, instances int, now time.Time) Answer {
 	return a.answer(taken, pair[time.Duration]{all: all.Wait(now), urgent: urgent.Wait(now)})
 }
 
+// ahead takes all that is asked for without asking Redis, or nothing: only shortly after its last answer, and of plenty. It is owed.
+func (t *twin) ahead(a Ask, instances int, now time.Time, fresh time.Duration) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	element := t.seats[a.Tenant]
+	if element == nil {
+		return false
+	}
+	if age := now.Sub(element.Value.(*seat).heard); age < 0 || age > fresh {
+		return false
+	}
+	accounts := &t.seat(a, instances, now).accounts
+	all, urgent := &accounts.all.bucket, &accounts.urgent.bucket
+	if !plenty(all, a.Tasks) || !plenty(urgent, a.Urgent) {
+		return false
+	}
+	all.Take(a.Tasks)
+	urgent.Take(a.Urgent)
+	return true
+}
+
+// plenty tells whether more than half of what a bucket holds is left without so many tokens.
+func plenty(b *fairness.Bucket, n int) bool {
+	return n == 0 || b.Unlimited() || b.Tokens-float64(n) > b.Burst/2
+}
+
 // collect takes what is owed to Redis, to be brought there with the tenant's next call.
 func (t *twin) collect(a Ask, instances int, now time.Time) pair[float64] {
 	t.mu.Lock()
@@ -92,8 +119,9 @@ func (t *twin) giveBack(tenant string, owed pair[float64]) {
 func (t *twin) follow(a Ask, instances int, now time.Time, left pair[float64]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	accounts := &t.seat(a, instances, now).accounts
-	limits := a.Policy.limits()
+	s := t.seat(a, instances, now)
+	s.heard = now
+	accounts, limits := &s.accounts, a.Policy.limits()
 	accounts.all.follow(left.all, limits.all)
 	accounts.urgent.follow(left.urgent, limits.urgent)
 }

@@ -38,6 +38,9 @@ var (
 	errNotRegistered  = errors.New("the first message of a worker's stream must carry register, and come soon")
 	errReplaced       = errors.New("the scheduler gave this connection up: it was silent, too slow, or replaced by a newer one")
 	errTooManyOpen    = errors.New("more than 10,000 open tasks match: name tasks, or narrow the filter")
+	errOverRate       = errors.New("the tenant submits faster than its rate")
+	errOverUrgentRate = errors.New("the tenant submits urgent tasks faster than its urgent rate")
+	errOpenTasksFull  = errors.New("the tenant has as many open tasks as it may")
 	errPanicked       = errors.New("a call panicked") // has no row: it is internal
 )
 
@@ -65,6 +68,9 @@ var table = []row{
 	{cause: errTenantExists, code: connect.CodeAlreadyExists, reason: "TENANT_EXISTS"},
 	{cause: errNotRegistered, code: connect.CodeFailedPrecondition, reason: "NOT_REGISTERED"},
 	{cause: errReplaced, code: connect.CodeAborted, reason: "CONNECTION_REPLACED"},
+	{cause: errOverRate, code: connect.CodeResourceExhausted, reason: "OVER_RATE"},
+	{cause: errOverUrgentRate, code: connect.CodeResourceExhausted, reason: "OVER_URGENT_RATE"},
+	{cause: errOpenTasksFull, code: connect.CodeResourceExhausted, reason: "TOO_MANY_OPEN"},
 
 	{cause: store.ErrNotFound, code: connect.CodeNotFound, reason: "NOT_FOUND"},
 	{cause: scheduler.ErrNotFound, code: connect.CodeNotFound, reason: "NOT_FOUND"},
@@ -114,6 +120,18 @@ func (e *shown) Error() string { return e.text }
 // Unwrap is the cause.
 func (e *shown) Unwrap() error { return e.cause }
 
+// laterError is a sentinel that knows when to try again.
+type laterError struct {
+	cause error
+	after time.Duration
+}
+
+// Error is the sentinel's text.
+func (e *laterError) Error() string { return e.cause.Error() }
+
+// Unwrap is the sentinel.
+func (e *laterError) Unwrap() error { return e.cause }
+
 // outside turns an error of the inside into what a client may see.
 func outside(err error) *connect.Error {
 	var ready *connect.Error
@@ -134,8 +152,13 @@ func outsideOf(err error, taskID string) *connect.Error {
 			text = r.cause.Error()
 		}
 		detail := &errandv1.ErrorDetail{Reason: r.reason, TaskId: taskID}
-		if r.retryAfter > 0 {
-			detail.RetryAfter = durationpb.New(r.retryAfter)
+		after := r.retryAfter
+		if later := new(laterError); errors.As(err, &later) {
+			after = later.after
+			text += "; try again in " + after.String()
+		}
+		if after > 0 {
+			detail.RetryAfter = durationpb.New(after)
 		}
 		return problem(r.code, &shown{text, err}, detail)
 	}

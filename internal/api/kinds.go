@@ -132,10 +132,7 @@ func fillIn(t *scheduler.Task, spec *errandv1.TaskSpec, d *scheduler.KindDefault
 	if t.Tier == 0 {
 		t.Tier = tierOf(d)
 	}
-	t.Tolerance = scheduler.DefaultTolerance(t.Tier)
-	if d.Tolerance > 0 && t.Tier == tierOf(d) {
-		t.Tolerance = d.Tolerance
-	}
+	t.Tolerance = toleranceOf(t.Tier, d)
 	if t.Spec.AttemptTimeout == 0 {
 		t.Spec.AttemptTimeout = d.AttemptTimeout
 	}
@@ -149,6 +146,14 @@ func fillIn(t *scheduler.Task, spec *errandv1.TaskSpec, d *scheduler.KindDefault
 		t.Spec.Retry = d.Retry
 		t.Spec.Retry.NonRetryable = slices.Clone(d.Retry.NonRetryable) // the kind's is shared by many tasks
 	}
+}
+
+// toleranceOf is how long a task of a tier may wait when its submitter does not say.
+func toleranceOf(tier scheduler.Tier, d *scheduler.KindDefaults) time.Duration {
+	if d.Tolerance > 0 && tier == tierOf(d) {
+		return d.Tolerance
+	}
+	return scheduler.DefaultTolerance(tier)
 }
 
 func kindMessage(k *scheduler.KindSettings) *errandv1.Kind {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/errandhq/errand/fairness/tokenbucket"
 	"github.com/errandhq/errand/internal/store"
 	errandv1 "github.com/errandhq/errand/proto/errand/v1"
 	"github.com/errandhq/errand/scheduler"
@@ -105,6 +106,37 @@ func (nothingSet) Kind(string, string) (scheduler.KindSettings, bool) {
 func (nothingSet) Tenant(string) (scheduler.TenantSettings, bool) {
 	return scheduler.TenantSettings{}, false
 }
+
+// Admission keeps the token buckets of tenants. [tokenbucket.Buckets] implements it.
+type Admission interface {
+	// Admit answers each ask, in order; it neither fails nor waits for long.
+	Admit(ctx context.Context, asks []tokenbucket.Ask) []tokenbucket.Answer
+}
+
+// Standing tells what of a tenant's is in the store already.
+type Standing interface {
+	// CountOpenOf returns how many tasks of a tenant are open, in all regions.
+	CountOpenOf(ctx context.Context, tenant string) (int64, error)
+	// KeyedTasks returns what idempotency keys of a tenant stand for, by key; those that stand for nothing are missing.
+	KeyedTasks(ctx context.Context, region, tenant string, keys []string) (map[string]store.KeyedTask, error)
+}
+
+// AdmissionObserver is told what becomes of submits at the intake. It must not wait.
+type AdmissionObserver interface {
+	// Admitted counts tasks by what became of them: one of admitted, demoted, existed, over_rate, over_urgent_rate, too_many_open.
+	Admitted(outcome string, tasks int)
+	// Asked tells how long the buckets took to answer.
+	Asked(took time.Duration)
+}
+
+// unobserved observes nothing.
+type unobserved struct{}
+
+// Admitted is not counted.
+func (unobserved) Admitted(string, int) {}
+
+// Asked is not recorded.
+func (unobserved) Asked(time.Duration) {}
 
 // Auditor proves P2 and P3 on the live system.
 type Auditor interface {

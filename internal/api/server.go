@@ -24,7 +24,8 @@ const (
 	compressNever       = 1 << 30  // payloads are opaque and links are near: compressing costs more than it saves
 )
 
-// Config is what the edge must be told. All but PeerSecret, Settings and Log is required.
+// Config is what the edge must be told. All but PeerSecret, Settings, Admission with what belongs to it, and
+// Log is required.
 type Config struct {
 	Region     string // of this instance
 	PeerSecret string // shared by the deployment's instances; without one the peer service is closed
@@ -39,6 +40,10 @@ type Config struct {
 	Keys       Keys
 	Auditor    Auditor
 	Settings   Settings // nil means that nothing is set
+	// Admission bounds what tenants submit, by what Settings say of them. Nil: everything is admitted.
+	Admission Admission
+	Standing  Standing          // required with Admission
+	Admitted  AdmissionObserver // nil: nobody is told
 	// Ready returns nil while this instance can do its work. The text of its error is shown to whoever asks /readyz.
 	Ready func() error
 	Log   *slog.Logger // default: nowhere
@@ -52,6 +57,9 @@ func Handler(cfg Config) (http.Handler, error) {
 	}
 	if cfg.Settings == nil {
 		cfg.Settings = nothingSet{}
+	}
+	if cfg.Admitted == nil {
+		cfg.Admitted = unobserved{}
 	}
 	valid, err := newValidator()
 	if err != nil {
@@ -80,6 +88,7 @@ func Handler(cfg Config) (http.Handler, error) {
 	tenants := mount(auth.only(store.ScopeTenant))
 	tenants(errandv1connect.NewTaskServiceHandler(&taskService{
 		region: cfg.Region, scheduler: cfg.Scheduler, tasks: cfg.Tasks, settings: cfg.Settings, valid: valid,
+		intake: newIntake(&cfg),
 	}, options))
 	tenants(errandv1connect.NewScheduleServiceHandler(errandv1connect.UnimplementedScheduleServiceHandler{}, options))
 	mount(auth.only(store.ScopeTenant, store.ScopePool))(errandv1connect.NewWorkerServiceHandler(

@@ -34,6 +34,7 @@ type taskService struct {
 	scheduler Scheduler
 	tasks     Tasks
 	settings  Settings
+	intake    *intake
 	valid     *validator
 }
 
@@ -47,7 +48,7 @@ func (s *taskService) SubmitTask(ctx context.Context, req *errandv1.SubmitTaskRe
 		return nil, err
 	}
 	task.TraceParent = traceParent(ctx)
-	outcomes, err := s.submit(ctx, []scheduler.Task{task})
+	outcomes, err := s.submit(ctx, []scheduler.Task{task}, []*errandv1.TaskSpec{req.GetSpec()})
 	if err != nil {
 		return nil, err
 	}
@@ -63,17 +64,17 @@ func (s *taskService) SubmitTasks(ctx context.Context, req *errandv1.SubmitTasks
 	}
 	now := s.scheduler.StoreNow()
 	answers := make([]*errandv1.SubmitOutcome, len(all))
-	tasks := make([]scheduler.Task, 0, len(all))
+	tasks, specs := make([]scheduler.Task, 0, len(all)), make([]*errandv1.TaskSpec, 0, len(all))
 	at := make([]int, 0, len(all)) // where the i-th task stands in the request
 	for i := range all {
 		if err := setTimes(&all[i], req.GetSpecs()[i], specPath(i), now); err != nil {
 			answers[i] = refused(err)
 			continue
 		}
-		tasks, at = append(tasks, all[i]), append(at, i)
+		tasks, specs, at = append(tasks, all[i]), append(specs, req.GetSpecs()[i]), append(at, i)
 	}
 	if len(tasks) > 0 {
-		outcomes, err := s.submit(ctx, tasks)
+		outcomes, err := s.submit(ctx, tasks, specs)
 		if err != nil {
 			return nil, err
 		}
@@ -116,14 +117,65 @@ func (s *taskService) tasksOf(ctx context.Context, specs []*errandv1.TaskSpec) (
 	return tasks, nil
 }
 
-// submit waits for the store's answer at most submitWait, so that a client hears of an unknown outcome while it still listens.
-func (s *taskService) submit(ctx context.Context, tasks []scheduler.Task) ([]engine.SubmitOutcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, submitWait)
-	defer cancel()
-	return s.scheduler.Submit(ctx, tasks)
+// submitted is what became of a submission.
+type submitted struct {
+	engine.SubmitOutcome
+	demoted bool // it was to be stored as standard
 }
 
-func outcomeOf(o *engine.SubmitOutcome) (*errandv1.SubmitTaskResponse, error) {
+// submit stores the tasks that the intake admits, of one tenant, and answers all. It waits for the store's answer at most submitWait, so
+// that a client hears of an unknown outcome while it still listens.
+func (s *taskService) submit(ctx context.Context, tasks []scheduler.Task, specs []*errandv1.TaskSpec) ([]submitted, error) {
+	ctx, cancel := context.WithTimeout(ctx, submitWait)
+	defer cancel()
+	verdicts, done := s.intake.admit(ctx, tasks[0].Tenant, tasks)
+	stored := 0
+	defer func() { done(stored) }()
+	outcomes := make([]submitted, len(tasks))
+	admitted, at := s.sort(tasks, specs, verdicts, outcomes)
+	if len(admitted) > 0 {
+		got, err := s.scheduler.Submit(ctx, admitted)
+		if err != nil {
+			return nil, err
+		}
+		for i := range got {
+			outcomes[at(i)].SubmitOutcome = got[i]
+			if isNew(&got[i]) {
+				stored++
+			}
+		}
+	}
+	if len(admitted) < len(tasks) {
+		s.intake.known(ctx, tasks, verdicts, outcomes)
+	}
+	return outcomes, nil
+}
+
+// sort notes what the intake says, and returns the tasks that it admits and where each stands among all.
+func (s *taskService) sort(tasks []scheduler.Task, specs []*errandv1.TaskSpec, verdicts []verdict, outcomes []submitted) ([]scheduler.Task, func(int) int) {
+	if verdicts == nil {
+		return tasks, func(i int) int { return i }
+	}
+	admitted, at := make([]scheduler.Task, 0, len(tasks)), make([]int, 0, len(tasks))
+	for i := range verdicts {
+		if outcomes[i].Err = verdicts[i].refused; outcomes[i].Err != nil {
+			continue
+		}
+		if outcomes[i].demoted = verdicts[i].demote; outcomes[i].demoted {
+			kind, _ := s.settings.Kind(tasks[i].Tenant, tasks[i].Kind)
+			demote(&tasks[i], specs[i], &kind.Defaults)
+		}
+		admitted, at = append(admitted, tasks[i]), append(at, i)
+	}
+	return admitted, func(i int) int { return at[i] }
+}
+
+// isNew tells whether a task is stored by this submission, or may be.
+func isNew(o *engine.SubmitOutcome) bool {
+	return o.Err == nil && !o.Existed || errors.Is(o.Err, engine.ErrOutcomeUnknown)
+}
+
+func outcomeOf(o *submitted) (*errandv1.SubmitTaskResponse, error) {
 	switch {
 	case errors.Is(o.Err, engine.ErrOutcomeUnknown) || errors.Is(o.Err, engine.ErrKeyReused) || errors.Is(o.Err, engine.ErrKeyHeld):
 		return nil, outsideOf(o.Err, o.Ref.String())
@@ -133,8 +185,8 @@ func outcomeOf(o *engine.SubmitOutcome) (*errandv1.SubmitTaskResponse, error) {
 		return nil, outside(o.Err)
 	}
 	return &errandv1.SubmitTaskResponse{
-		TaskId: o.Ref.String(), State: errandv1.TaskState(o.State), Existed: o.Existed, EstimatedStart: stamp(o.Estimate.Start),
-		AtRisk: o.Estimate.Risk != scheduler.NoRisk, AtRiskReason: string(o.Estimate.Risk),
+		TaskId: o.Ref.String(), State: errandv1.TaskState(o.State), Existed: o.Existed, Demoted: o.demoted && !o.Existed,
+		EstimatedStart: stamp(o.Estimate.Start), AtRisk: o.Estimate.Risk != scheduler.NoRisk, AtRiskReason: string(o.Estimate.Risk),
 	}, nil
 }
 

@@ -31,7 +31,7 @@ var floors = []floor{
 	{dir: "scheduler/engine", imports: []string{"scheduler", "placement", "regions", "fairness"}},
 	{dir: "internal/store", imports: []string{"scheduler", "internal/txsql"}},
 	{dir: "fairness/tokenbucket", imports: []string{"fairness"}},
-	{dir: "internal/telemetry", imports: []string{"scheduler", "scheduler/engine", "internal/store"}}, // it observes both
+	{dir: "internal/telemetry", imports: []string{"scheduler", "scheduler/engine", "internal/store", "fairness/tokenbucket"}}, // it observes all
 	{dir: "internal/hints", imports: []string{"scheduler", "scheduler/engine"}},
 	{dir: "internal/devcluster"},
 	{dir: "internal/sandbox"},

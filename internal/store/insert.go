@@ -302,3 +302,27 @@ func (s *Store) standingKeys(ctx context.Context, what, sql, region string, tena
 	}, region, tenants, keys)
 	return standing, err
 }
+
+// KeyedTask is what an idempotency key stands for.
+type KeyedTask struct {
+	Ref         scheduler.Ref
+	State       scheduler.State // 0 when the task is not here any more
+	Fingerprint []byte          // of the request that was stored
+}
+
+// KeyedTasks returns what idempotency keys of a tenant stand for, by key; those that stand for nothing are missing.
+func (s *Store) KeyedTasks(ctx context.Context, region, tenant string, keys []string) (map[string]KeyedTask, error) {
+	tenants := make([]string, len(keys))
+	for i := range tenants {
+		tenants[i] = tenant
+	}
+	standing, err := s.standingKeys(ctx, "read idempotency keys", readKeys, region, tenants, keys)
+	if err != nil {
+		return nil, err
+	}
+	tasks := make(map[string]KeyedTask, len(standing))
+	for at, k := range standing {
+		tasks[at[1]] = KeyedTask{Ref: k.ref, State: k.state, Fingerprint: k.fingerprint}
+	}
+	return tasks, nil
+}

@@ -118,11 +118,26 @@ func (s *Store) whyStays(ctx context.Context, name string) error {
 	if _, err := s.Tenant(ctx, name); err != nil {
 		return err
 	}
-	open, err := rows(ctx, s.general, "count open tasks of "+name, openOfTenant, pgx.RowToStructByPos[OpenTasks], name)
+	open, err := s.openOf(ctx, name)
 	if err != nil {
 		return err
 	}
 	return &BusyTenantError{Open: open}
+}
+
+// CountOpenOf returns how many tasks of a tenant are open in all regions, as the ledger has it. That reads the ledger from end to
+// end, which folding keeps short: not for every submit.
+func (s *Store) CountOpenOf(ctx context.Context, tenant string) (int64, error) {
+	open, err := s.openOf(ctx, tenant)
+	var sum int64
+	for _, o := range open {
+		sum += o.Tasks
+	}
+	return sum, err
+}
+
+func (s *Store) openOf(ctx context.Context, tenant string) ([]OpenTasks, error) {
+	return rows(ctx, s.general, "count open tasks of "+tenant, openOfTenant, pgx.RowToStructByPos[OpenTasks], tenant)
 }
 
 // OpenTasks is how many tasks of a tier are open.

@@ -126,6 +126,20 @@ func (s *Store) count(t *testing.T, region, tenant string, tier scheduler.Tier, 
 	}
 }
 
+func TestOpenTasksOfATenantAreCounted(t *testing.T) {
+	s := tenantsStore(t)
+	s.count(t, "eu", "acme", scheduler.Standard, 5, 2)
+	s.count(t, "us", "acme", scheduler.Standard, 1, 0)
+	s.count(t, "us", "acme", scheduler.Deferrable, 7, 7)
+	s.count(t, "us", "acme", scheduler.Urgent, 1, 0)
+	s.count(t, "eu", "globex", scheduler.Urgent, 9, 0)
+	for tenant, want := range map[string]int64{"acme": 5, "globex": 9, "nobody": 0} {
+		if got, err := s.CountOpenOf(t.Context(), tenant); err != nil || got != want {
+			t.Errorf("%d tasks of %s are open, want %d (%v)", got, tenant, want, err)
+		}
+	}
+}
+
 func TestATenantWithOpenTasksStays(t *testing.T) {
 	s := tenantsStore(t)
 	s.count(t, "eu", "acme", scheduler.Standard, 5, 2)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/errandhq/errand/fairness/tokenbucket"
 	"github.com/errandhq/errand/scheduler"
 	"github.com/errandhq/errand/scheduler/engine"
 )
@@ -32,6 +33,11 @@ func TestDocsNameEveryMetric(t *testing.T) {
 	if err := tel.WatchInstance(still{status: engine.Status{Picture: pictured}}); err != nil {
 		t.Fatal(err)
 	}
+	a, err := tel.Admission(func() tokenbucket.Status { return tokenbucket.Status{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Asked(time.Millisecond)
 	o := observe(t, tel, io.Discard)
 	o.Started(scheduler.Urgent, time.Second, time.Second)
 	o.Ended(scheduler.Urgent, scheduler.Succeeded, time.Second)

@@ -215,6 +215,8 @@ func TestNamesAreThoseOfTheSource(t *testing.T) {
 		{"../../scheduler/engine", `pipe\{name: "(\w+)"`, writes},
 		{"../../scheduler/engine", `observe\.Rows\("(\w+)"`, rowKind},
 		{"../../scheduler/engine", `answerTicket\(.*"(\w+)"\)`, submitOutcomes},
+		{"../api", `return "(\w+)"\n`, admissionOutcomes},
+		{"../api", `observer\.Admitted\("(\w+)"`, admissionOutcomes},
 		{"../store", `rows\(ctx, \S+, "([a-z ]+?) ?"`, statementNames},
 		{"../store", `s\.exec\(ctx, "([a-z ]+?) ?"`, statementNames},
 	} {

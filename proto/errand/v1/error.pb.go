@@ -26,7 +26,7 @@ const (
 type ErrorDetail struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A stable word in UPPER_SNAKE that never changes its meaning. New words may be added: take an unknown one by its Connect code.
-	// Among them: INVALID_FIELD, TASK_NOT_FOUND, KEY_REUSED, OUTCOME_UNKNOWN, TENANT_PAUSED, NOT_YET_AVAILABLE.
+	// Among them: INVALID_FIELD, TASK_NOT_FOUND, KEY_REUSED, OUTCOME_UNKNOWN, OVER_RATE, TENANT_PAUSED, NOT_YET_AVAILABLE.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The path of the offending field of the request, for instance "spec.kind" or "specs[3].labels"; empty when no single field
 	// is at fault.

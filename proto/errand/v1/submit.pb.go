@@ -78,7 +78,7 @@ type SubmitTaskResponse struct {
 	State TaskState `protobuf:"varint,2,opt,name=state,proto3,enum=errand.v1.TaskState" json:"state,omitempty"`
 	// Its idempotency key stood for this task already, or this open task holds its unique key: nothing new was stored.
 	Existed bool `protobuf:"varint,3,opt,name=existed,proto3" json:"existed,omitempty"`
-	// It was stored as standard, being beyond the tenant's urgent rate. Not filled in this release.
+	// It was stored as standard, being beyond the tenant's urgent rate. Never together with existed.
 	Demoted bool `protobuf:"varint,4,opt,name=demoted,proto3" json:"demoted,omitempty"`
 	// When it will start as things are; unset when nothing can be said, and when the task existed. It is a guess: of the tenant's own
 	// work ahead, what the kind usually takes, the slots for it and the tenant's share of them.
@@ -174,7 +174,8 @@ func (x *SubmitTaskResponse) GetAtRiskReason() string {
 type SubmitTasksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 1 to 1000 tasks, their payloads together at most 8 MiB. A spec that breaks a rule of its fields refuses the whole batch with
-	// its path (specs[3].kind) and nothing is stored; what only the store or the scheduler can know is answered task by task.
+	// its path (specs[3].kind) and nothing is stored; what only the store or the scheduler can know is answered task by task. Beyond
+	// the tenant's rate the first tasks are stored and each of the others is refused, with its own retry_after.
 	Specs         []*TaskSpec `protobuf:"bytes,1,rep,name=specs,proto3" json:"specs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

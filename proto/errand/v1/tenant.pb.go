@@ -34,9 +34,9 @@ type Tenant struct {
 	Weight float64 `protobuf:"fixed64,3,opt,name=weight,proto3" json:"weight,omitempty"`
 	// Submits per second. 0 for no limit.
 	Rate float64 `protobuf:"fixed64,4,opt,name=rate,proto3" json:"rate,omitempty"`
-	// Submits at once. 0 for no limit.
+	// Submits at once. 0: what rate gives in a second, at least 1.
 	Burst int32 `protobuf:"varint,5,opt,name=burst,proto3" json:"burst,omitempty"`
-	// Urgent submits per second. 0 for no limit.
+	// Urgent submits per second, of those that rate counts. 0 for no limit.
 	UrgentRate float64 `protobuf:"fixed64,6,opt,name=urgent_rate,json=urgentRate,proto3" json:"urgent_rate,omitempty"`
 	// Most open tasks. 0 for no limit.
 	MaxOpen int64 `protobuf:"varint,7,opt,name=max_open,json=maxOpen,proto3" json:"max_open,omitempty"`
@@ -179,7 +179,7 @@ type CreateTenantRequest struct {
 	Weight *float64 `protobuf:"fixed64,3,opt,name=weight,proto3,oneof" json:"weight,omitempty"`
 	// Submits per second; 0 for no limit. At most 1,000,000.
 	Rate *float64 `protobuf:"fixed64,4,opt,name=rate,proto3,oneof" json:"rate,omitempty"`
-	// Submits at once; 0 for no limit. At most 10,000,000.
+	// Submits at once; 0: what rate gives in a second, at least 1. Says nothing without a rate. At most 10,000,000.
 	Burst *int32 `protobuf:"varint,5,opt,name=burst,proto3,oneof" json:"burst,omitempty"`
 	// Urgent submits per second; 0 for no limit. At most 1,000,000.
 	UrgentRate *float64 `protobuf:"fixed64,6,opt,name=urgent_rate,json=urgentRate,proto3,oneof" json:"urgent_rate,omitempty"`
@@ -350,7 +350,7 @@ type UpdateTenantRequest struct {
 	Weight *float64 `protobuf:"fixed64,2,opt,name=weight,proto3,oneof" json:"weight,omitempty"`
 	// Submits per second; 0 for no limit. At most 1,000,000.
 	Rate *float64 `protobuf:"fixed64,3,opt,name=rate,proto3,oneof" json:"rate,omitempty"`
-	// Submits at once; 0 for no limit. At most 10,000,000.
+	// Submits at once; 0: what rate gives in a second, at least 1. Says nothing without a rate. At most 10,000,000.
 	Burst *int32 `protobuf:"varint,4,opt,name=burst,proto3,oneof" json:"burst,omitempty"`
 	// Urgent submits per second; 0 for no limit. At most 1,000,000.
 	UrgentRate *float64 `protobuf:"fixed64,5,opt,name=urgent_rate,json=urgentRate,proto3,oneof" json:"urgent_rate,omitempty"`
