@@ -193,7 +193,7 @@ func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, tel *telemetry.T
 	}
 	handler, err := api.Handler(api.Config{
 		Region: c.Region, PeerSecret: c.PeerSecret, Scheduler: shell, Peer: shell, Workers: shell,
-		Tasks: st, Tenants: st, Kinds: st, Limits: st, Keys: st, Auditor: st,
+		Tasks: st, Tenants: st, Kinds: st, Limits: st, Keys: st, Auditor: st, Settings: catalog{shell},
 		Ready: func() error { return ready(shell, timing) }, Log: log,
 	})
 	if err != nil {
@@ -272,6 +272,8 @@ func ready(shell *engine.Shell, timing scheduler.Timing) error {
 		return errors.New("stopping")
 	case !st.Opened:
 		return errors.New("no session yet: the store has not answered")
+	case !shell.Settled():
+		return errors.New("not read yet what is set for tenants, kinds and limits: the store has not answered")
 	case !st.Trusted:
 		return fmt.Errorf("the session is not trusted: the store has not answered a renewal for %v", timing.SessionTTL-timing.Margin)
 	case st.Failing > failingLimit:
