@@ -24,6 +24,7 @@ type adminService struct {
 	keys    Keys
 	audit   Auditor
 	workers Workers
+	auth    *authenticator
 }
 
 // Workers lists and drains the workers of this instance. [engine.Shell] implements it.
