@@ -19,11 +19,11 @@ import (
 	"github.com/errandhq/errand/proto/errand/v1/errandv1connect"
 )
 
-// admissionCmd measures what a tenant's rate costs its submits: the same tasks for a tenant whose bucket is asked and never empty, and
-// for one without a rate. Nobody works, so that nothing but the submits is measured.
+// admissionCmd measures what a tenant's rate costs its submits: the same tasks for a tenant without a rate, for one whose bucket is never
+// near empty, and for one whose bucket holds a single token, which is there again at once: for that one Redis is asked every time. Nobody works, so that nothing but the submits is measured.
 type admissionCmd struct {
 	JSON    string `help:"Write the results to this file." placeholder:"FILE"`
-	Rounds  int    `help:"Rounds, each of both tenants: first from one caller, then from many." default:"5"`
+	Rounds  int    `help:"Rounds, each of all tenants: first from one caller, then from many." default:"5"`
 	Tasks   int    `help:"Submits of a tenant in each half of a round, one task each." default:"6000"`
 	Callers int    `help:"Callers at once in the second half of a round." default:"16"`
 	Bytes   int    `help:"Bytes of a payload." default:"100"`
@@ -39,12 +39,15 @@ const turnTasks = 200
 // bucketGoal is how much longer a submit may take because a bucket is asked.
 const bucketGoal = 0.10
 
-// admissionRound is one round: submits per second of each tenant, one by one and from many callers.
+// admissionRound is one round: submits per second of each tenant, one by one and from many callers. A rated tenant is far from its limit,
+// a tight one always near it.
 type admissionRound struct {
 	AlonePlain float64 `json:"alone_plain_per_s"`
 	AloneRated float64 `json:"alone_rated_per_s"`
+	AloneTight float64 `json:"alone_tight_per_s"`
 	Plain      float64 `json:"plain_per_s"`
 	Rated      float64 `json:"rated_per_s"`
+	Tight      float64 `json:"tight_per_s"`
 }
 
 // Run measures.
@@ -83,11 +86,16 @@ func (c *admissionCmd) measure(ctx context.Context, cl *cluster) ([]admissionRou
 	if err != nil {
 		return nil, err
 	}
-	rated, err := c.ratedTenant(ctx, cl)
+	rated, err := c.ratedTenant(ctx, cl, "rated", 0)
 	if err != nil {
 		return nil, err
 	}
-	for _, client := range []*errand.Client{plain, rated} { // connections, and plans of the first statements
+	tight, err := c.ratedTenant(ctx, cl, "tight", 1)
+	if err != nil {
+		return nil, err
+	}
+	clients := []*errand.Client{plain, rated, tight}
+	for _, client := range clients { // connections, and plans of the first statements
 		if _, err := c.submits(ctx, client, turnTasks, c.Callers); err != nil {
 			return nil, err
 		}
@@ -100,39 +108,45 @@ func (c *admissionCmd) measure(ctx context.Context, cl *cluster) ([]admissionRou
 	bar := progress(c.Rounds, "rounds")
 	for range c.Rounds {
 		var r admissionRound
-		if r.AlonePlain, r.AloneRated, err = c.half(ctx, plain, rated, 1); err != nil {
+		alone, err := c.half(ctx, clients, 1)
+		if err != nil {
 			return nil, err
 		}
-		if r.Plain, r.Rated, err = c.half(ctx, plain, rated, c.Callers); err != nil {
+		many, err := c.half(ctx, clients, c.Callers)
+		if err != nil {
 			return nil, err
 		}
+		r.AlonePlain, r.AloneRated, r.AloneTight = alone[0], alone[1], alone[2]
+		r.Plain, r.Rated, r.Tight = many[0], many[1], many[2]
 		rounds = append(rounds, r)
 		_ = bar.Add(1)
 	}
 	after, err := cl.answered(ctx)
-	if want := float64(2 * c.Rounds * (c.Tasks / turnTasks) * turnTasks); err == nil && after-before < want {
+	if want := float64(4 * c.Rounds * (c.Tasks / turnTasks) * turnTasks); err == nil && after-before < want {
 		err = fmt.Errorf("buckets were asked %.0f times only, want %.0f: this is not what was to be measured", after-before, want)
 	}
 	return rounds, err
 }
 
-// half submits both tenants' tasks, turn by turn, and returns how many there were per second of each one's time.
-func (c *admissionCmd) half(ctx context.Context, plain, rated *errand.Client, callers int) (plainPerS, ratedPerS float64, err error) {
-	clients := []*errand.Client{plain, rated}
-	var took [2]time.Duration
+// half submits all tenants' tasks, turn by turn, and returns how many there were per second of each one's time.
+func (c *admissionCmd) half(ctx context.Context, clients []*errand.Client, callers int) ([]float64, error) {
+	took := make([]time.Duration, len(clients))
 	turns := c.Tasks / turnTasks
 	for n := range turns {
 		for i := range clients {
-			who := (i + n) % len(clients) // each goes first every other time
+			who := (i + n) % len(clients) // each goes first in its turn
 			one, err := c.submits(ctx, clients[who], turnTasks, callers)
 			if err != nil {
-				return 0, 0, err
+				return nil, err
 			}
 			took[who] += one
 		}
 	}
-	tasks := float64(turns * turnTasks)
-	return tasks / took[0].Seconds(), tasks / took[1].Seconds(), nil
+	perS := make([]float64, len(clients))
+	for i := range perS {
+		perS[i] = float64(turns*turnTasks) / took[i].Seconds()
+	}
+	return perS, nil
 }
 
 // submits submits tasks and returns how long that took.
@@ -160,18 +174,22 @@ func (c *cluster) submitter(key string) (*errand.Client, error) {
 	return errand.NewClient(errand.Config{URLs: c.urls, Key: key})
 }
 
-// ratedTenant makes a tenant with a huge rate, and waits until its bucket is asked.
-func (c *admissionCmd) ratedTenant(ctx context.Context, cl *cluster) (*errand.Client, error) {
-	key, err := cl.makeTenant(ctx, "rated", 1)
+// ratedTenant makes a tenant with a huge rate, and waits until its bucket is asked. A burst of 0 is the rate's.
+func (c *admissionCmd) ratedTenant(ctx context.Context, cl *cluster, name string, burst int32) (*errand.Client, error) {
+	key, err := cl.makeTenant(ctx, name, 1)
 	if err != nil {
 		return nil, err
 	}
 	operator := errandv1connect.NewAdminServiceClient(http.DefaultClient, cl.urls[0], connect.WithInterceptors(bearer(cl.admin)))
 	rate := hugeRate
-	if _, err := operator.UpdateTenant(ctx, &errandv1.UpdateTenantRequest{Name: "rated", Rate: &rate}); err != nil {
+	if _, err := operator.UpdateTenant(ctx, &errandv1.UpdateTenantRequest{Name: name, Rate: &rate, Burst: &burst}); err != nil {
 		return nil, err
 	}
 	client, err := cl.submitter(key)
+	if err != nil {
+		return nil, err
+	}
+	before, err := cl.answered(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +199,7 @@ func (c *admissionCmd) ratedTenant(ctx context.Context, cl *cluster) (*errand.Cl
 		if _, err := client.Submit(limited, errand.Spec{Kind: "noop"}); err != nil {
 			return nil, err
 		}
-		if n, err := cl.answered(limited); n > 0 || err != nil {
+		if n, err := cl.answered(limited); n > before || err != nil {
 			return client, err
 		}
 	}
@@ -231,9 +249,12 @@ func (c *admissionCmd) report(ctx context.Context, cl *cluster, rounds []admissi
 	// In each round apart: the machine's speed changes from one to the next.
 	alone := round3(of(func(r admissionRound) float64 { return r.AlonePlain/r.AloneRated - 1 }))
 	many := round3(of(func(r admissionRound) float64 { return r.Plain/r.Rated - 1 }))
+	aloneEach := round3(of(func(r admissionRound) float64 { return r.AlonePlain/r.AloneTight - 1 }))
+	each := round3(of(func(r admissionRound) float64 { return r.Plain/r.Tight - 1 }))
 	out := map[string]any{
 		"scenario": "admission", "machine": machineFacts(ctx, cl), "commit": commit(), "rounds": rounds, "tasks": c.Tasks, "callers": c.Callers,
 		"payload_bytes": c.Bytes, "bucket_cost_ratio": many, "bucket_cost_ratio_alone": alone, "goal_met": many <= bucketGoal,
+		"bucket_cost_ratio_asked_each_time": each, "bucket_cost_ratio_asked_each_time_alone": aloneEach,
 	}
 	w := newTable("SUBMITS", "WITHOUT A RATE /S", "WITH ONE /S", "EXTRA TIME", "GOAL")
 	row := func(about string, plain, rated func(admissionRound) float64, ratio float64, goal string) {
@@ -242,6 +263,10 @@ func (c *admissionCmd) report(ctx context.Context, cl *cluster, rounds []admissi
 	row("one by one", func(r admissionRound) float64 { return r.AlonePlain }, func(r admissionRound) float64 { return r.AloneRated }, alone, "")
 	row(fmt.Sprintf("from %d callers", c.Callers), func(r admissionRound) float64 { return r.Plain },
 		func(r admissionRound) float64 { return r.Rated }, many, "10%")
+	row("one by one, Redis asked each time", func(r admissionRound) float64 { return r.AlonePlain },
+		func(r admissionRound) float64 { return r.AloneTight }, aloneEach, "")
+	row(fmt.Sprintf("from %d callers, Redis asked each time", c.Callers), func(r admissionRound) float64 { return r.Plain },
+		func(r admissionRound) float64 { return r.Tight }, each, "")
 	w.flush()
 	return writeJSON(c.JSON, out)
 }

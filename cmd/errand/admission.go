@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/errandhq/errand/fairness/tokenbucket"
-	"github.com/errandhq/errand/scheduler"
 	"github.com/errandhq/errand/scheduler/engine"
 )
 
@@ -53,17 +52,4 @@ func (r redisLog) Printf(ctx context.Context, format string, args ...any) {
 	if r.log.Enabled(ctx, slog.LevelDebug) {
 		r.log.DebugContext(ctx, fmt.Sprintf(format, args...))
 	}
-}
-
-// catalog is what operators have set, as the instance knows it at the moment.
-type catalog struct{ shell *engine.Shell }
-
-// Tenant returns what is set for a tenant.
-func (c catalog) Tenant(tenant string) (scheduler.TenantSettings, bool) {
-	return c.shell.Catalog().Tenant(tenant)
-}
-
-// Kind returns what is set for a kind.
-func (c catalog) Kind(tenant, kind string) (scheduler.KindSettings, bool) {
-	return c.shell.Catalog().Kind(tenant, kind)
 }

@@ -19,7 +19,7 @@ func TestSuggestions(t *testing.T) {
 		want  string // what is suggested, with spaces between; a + at its end stands for more
 	}{
 		"a command":                           {[]string{"sub"}, "submit"},
-		"the commands of a command":           {[]string{"tenant", ""}, "create update list"},
+		"the commands of a command":           {[]string{"tenant", ""}, "create update list get pause resume delete"},
 		"a flag":                              {[]string{"submit", "--idem"}, "--idempotency-key"},
 		"a flag after an argument":            {[]string{"submit", "echo", "--idem"}, "--idempotency-key"},
 		"a flag of every command":             {[]string{"submit", "--conf"}, "--config"},
@@ -63,7 +63,7 @@ func TestBashCompletes(t *testing.T) {
 		`errand sub`:               "submit",
 		`errand submit --idem`:     "--idempotency-key",
 		`errand submit --tier = u`: "urgent",
-		`errand tenant ''`:         "create update list",
+		`errand tenant ''`:         "create update list get pause resume delete",
 	} {
 		script := `source <(errand completion bash)
 COMP_WORDS=(` + line + `)

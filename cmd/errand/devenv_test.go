@@ -69,6 +69,8 @@ func TestWhoGetsWhichKey(t *testing.T) {
 	}{
 		"a tenant's command":                     {args: []string{"list"}, dev: "tenants"},
 		"an operator's command":                  {args: []string{"tenant", "list"}, dev: "admins"},
+		"an operator's command of kinds":         {args: []string{"kind", "list", "--tenant", "acme"}, dev: "admins"},
+		"an operator's command of limits":        {args: []string{"limit", "list", "--tenant", "acme"}, dev: "admins"},
 		"a key as a flag":                        {args: []string{"list", "--key", "mine"}, dev: "mine"},
 		"a key as a variable":                    {args: []string{"list"}, variables: map[string]string{keyVariable: "mine"}, dev: "mine"},
 		"another URL as a flag":                  {args: []string{"list", "--url", other}},

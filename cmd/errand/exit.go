@@ -47,6 +47,8 @@ var (
 	errQuiet = errors.New("ended badly")
 	// errMaybeStored means that a submission was given up on its way: nobody knows whether the task is stored.
 	errMaybeStored = errors.New("it may be stored")
+	// errTenantBusy means that a tenant was not deleted since it has open tasks.
+	errTenantBusy = errors.New("open tasks")
 	// errTimeout means that the time the user gave is over.
 	errTimeout = errors.New("the time is over")
 )

@@ -45,7 +45,7 @@ func TestMisspeltCommands(t *testing.T) {
 		want string
 	}{
 		"a command":                   {[]string{"sumbit", "x"}, `did you mean "submit"`},
-		"a command's command":         {[]string{"tenant", "lst"}, `did you mean "list"`},
+		"a command's command":         {[]string{"tenant", "lisst"}, `did you mean "list"`},
 		"a flag":                      {[]string{"submit", "x", "--wiat"}, `did you mean "--wait"`},
 		"nothing at all":              {nil, "errand needs a command"},
 		"half a command":              {[]string{"key"}, "errand key needs a command"},
@@ -161,7 +161,7 @@ func TestInterruptedSubmitTellsThatTheTaskMayBeStored(t *testing.T) {
 		<-called
 		interrupt()
 	}()
-	c := submitCmd{Kind: "k", Tier: "standard", clientSettings: clientSettings{URL: silent.URL, Key: "some"}}
+	c := submitCmd{Kind: "k", clientSettings: clientSettings{URL: silent.URL, Key: "some"}}
 	err := c.Run(ctx)
 	var said strings.Builder
 	complain(&said, err, &surroundings{})

@@ -33,7 +33,9 @@ type cli struct {
 	Update updateCmd `cmd:"" help:"Change a task that waits."`
 	Cancel cancelCmd `cmd:"" help:"Cancel a task."`
 
-	Tenant  tenantCmd  `cmd:"" help:"Create and list tenants."`
+	Tenant  tenantCmd  `cmd:"" help:"Create, change, pause, list and delete tenants."`
+	Kind    kindCmd    `cmd:"" help:"Set defaults of kinds, and pause kinds."`
+	Limit   limitCmd   `cmd:"" help:"Set named limits, which tasks must pass to start."`
 	Key     keyCmd     `cmd:"" help:"Create, list and revoke API keys."`
 	Workers workersCmd `cmd:"" help:"List and drain workers."`
 	Audit   auditCmd   `cmd:"" help:"Prove that nothing is lost and nothing is stuck."`

@@ -29,6 +29,14 @@ func rpcError(err error) error {
 	return &meant{err, meaning}
 }
 
+// about is what became of an operator's call, and what the call was about.
+func about(what string, err error) error {
+	if what == "" {
+		return rpcError(err)
+	}
+	return fmt.Errorf("%s: %w", what, rpcError(err))
+}
+
 // meant is an error with a meaning that its text does not repeat.
 type meant struct {
 	error
@@ -99,7 +107,9 @@ func advice(err error, s *surroundings) string {
 		}
 		return "start one with errand serve, or errand dev to try it; or name another address with --url or ERRAND_URL"
 	case errors.Is(err, errand.ErrDenied):
-		return "the key comes from --key or ERRAND_KEY; tasks need a tenant's key, and tenant, key, workers and audit an admin key"
+		return "the key comes from --key or ERRAND_KEY; tasks need a tenant's key, and tenant, kind, limit, key, workers and audit an admin key"
+	case errors.Is(err, errTenantBusy):
+		return "let them end, or cancel them with a key of the tenant; docs/fairness.md tells how to empty a tenant"
 	case errors.Is(err, errand.ErrOutcomeUnknown), errors.Is(err, errMaybeStored):
 		return "look with errand list, or submit it again with --idempotency-key: with one it is stored once, however often it is sent"
 	}

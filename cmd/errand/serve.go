@@ -297,6 +297,8 @@ func ready(shell *engine.Shell, timing scheduler.Timing) error {
 		return errors.New("stopping")
 	case !st.Opened:
 		return errors.New("no session yet: the store has not answered")
+	case !shell.Settled():
+		return errors.New("not read yet what is set for tenants, kinds and limits: the store has not answered")
 	case !st.Trusted:
 		return fmt.Errorf("the session is not trusted: the store has not answered a renewal for %v", timing.SessionTTL-timing.Margin)
 	case st.Failing > failingLimit:

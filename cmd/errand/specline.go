@@ -41,6 +41,7 @@ type specLine struct {
 	UniqueKey       *string           `json:"unique_key"`
 	RefuseHeld      *bool             `json:"refuse_held"`
 	Exclusive       *bool             `json:"exclusive"`
+	Limits          []string          `json:"limits"` // NAME or NAME/KEY; they take the place of those of the command line
 }
 
 // span is a duration that is written as text: "90s", "1h30m".
@@ -81,6 +82,13 @@ func parseSpec(line []byte, defaults *errand.Spec) (errand.Spec, error) {
 			return spec, fmt.Errorf("tier: %q is not urgent, standard or deferrable", *l.Tier)
 		}
 		spec.Tier = tier
+	}
+	if l.Limits != nil {
+		limits, err := limitsOf(l.Limits)
+		if err != nil {
+			return spec, fmt.Errorf("limits: %w", err)
+		}
+		spec.Limits = limits
 	}
 	l.timesInto(&spec)
 	set(&spec.Kind, l.Kind)

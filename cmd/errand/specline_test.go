@@ -37,6 +37,10 @@ func TestLinesOfSpecs(t *testing.T) {
 				s.MaxAttempts, s.IdempotencyKey, s.Exclusive = 2, "i", true
 			}),
 		},
+		"limits":                      {line: `{"limits": ["api", "api/a/b, c"]}`, want: with(func(s *errand.Spec) { s.Limits = []errand.Limit{{Name: "api"}, {Name: "api", Key: "a/b, c"}} })},
+		"a limit without a name":      {line: `{"limits": ["/a"]}`, err: "limits: "},
+		"a limit without its key":     {line: `{"limits": ["api/"]}`, err: "limits: "},
+		"a limit that is no text":     {line: `{"limits": [5]}`, err: "limits"},
 		"a field that does not exist": {line: `{"prioritee": 1}`, err: "prioritee"},
 		"a tier that does not exist":  {line: `{"tier": "soon"}`, err: "soon"},
 		"a number as a time":          {line: `{"delay": 5}`, err: "90s"},
@@ -161,5 +165,16 @@ func TestSubmitManyFromStandardInputAsJSON(t *testing.T) {
 	var last manyView
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || len(lines) != 2 || last.Line != 3 || last.TaskID == "" || last.State != "ready" {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// A line's limits take the place of the command line's; none are none.
+func TestLimitsOfALine(t *testing.T) {
+	defaults := &errand.Spec{Kind: "k", Limits: []errand.Limit{{Name: "api"}}}
+	for line, want := range map[string]string{`{}`: "api", `{"limits": ["mail/a"]}`: "mail/a", `{"limits": []}`: ""} {
+		got, err := parseSpec([]byte(line), defaults)
+		if text := strings.Join(limitTexts(got.Limits), " "); err != nil || text != want {
+			t.Errorf("%s: %q, %v, want %q", line, text, err, want)
+		}
 	}
 }

@@ -19,12 +19,13 @@ type submitCmd struct {
 	Many           string            `help:"File with a task on every line, as JSON; - reads standard input. What a line does not say, the other flags say." env:"-" placeholder:"FILE"`
 	ContentType    string            `help:"How to read the payload." env:"-"`
 	Label          map[string]string `help:"KEY=VALUE, may be repeated." env:"-"`
-	Tier           string            `help:"How long it may wait: ${enum}." enum:"urgent,standard,deferrable" default:"standard" env:"-"`
-	DelayTolerance time.Duration     `help:"How long it may wait once ready. Default by tier: 1s, 1m, 24h." env:"-"`
+	Tier           string            `help:"How long it may wait: urgent, standard or deferrable. Default the kind's, then standard." enum:",urgent,standard,deferrable" default:"" env:"-"`
+	DelayTolerance time.Duration     `help:"How long it may wait once ready. Default the kind's, then by tier: 1s, 1m, 24h." env:"-"`
 	Delay          time.Duration     `help:"Start no sooner than after this time." env:"-"`
 	StartWithin    time.Duration     `help:"Useless if not started within this time." env:"-"`
-	Timeout        time.Duration     `help:"The execution cap of one attempt. Default 1h." env:"-"`
-	MaxAttempts    int               `help:"Most starts that count. Default 5." env:"-"`
+	Timeout        time.Duration     `help:"The execution cap of one attempt. Default the kind's, then 1h." env:"-"`
+	MaxAttempts    int               `help:"Most starts that count. Default the kind's, then 5." env:"-"`
+	Limit          []string          `help:"A named limit that a start must pass, and a key within it; may be repeated." sep:"none" env:"-" placeholder:"NAME[/KEY]"`
 	IdempotencyKey string            `help:"Submissions with the same key are stored once." env:"-"`
 	UniqueKey      string            `help:"At most one open task has it; while there is one, that task is the answer." env:"-"`
 	RefuseHeld     bool              `help:"With --unique-key: fail while an open task has it." env:"-"`
@@ -123,10 +124,14 @@ func (c *submitCmd) spec() (errand.Spec, error) {
 			return errand.Spec{}, fmt.Errorf("read the payload: %w", err)
 		}
 	}
+	limits, err := limitsOf(c.Limit)
+	if err != nil {
+		return errand.Spec{}, fmt.Errorf("%w: --limit: %w", errUsage, err)
+	}
 	return errand.Spec{
 		Kind: c.Kind, Payload: payload, ContentType: c.ContentType, Labels: c.Label, Tier: tiers[c.Tier],
 		DelayTolerance: c.DelayTolerance, Delay: c.Delay, StartWithin: c.StartWithin, AttemptTimeout: c.Timeout, MaxAttempts: c.MaxAttempts, IdempotencyKey: c.IdempotencyKey,
-		UniqueKey: c.UniqueKey, RefuseHeld: c.RefuseHeld, Exclusive: c.Exclusive,
+		UniqueKey: c.UniqueKey, RefuseHeld: c.RefuseHeld, Exclusive: c.Exclusive, Limits: limits,
 	}, nil
 }
 

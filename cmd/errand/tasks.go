@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/errandhq/errand"
@@ -94,6 +95,7 @@ func (o *outputSettings) show(t *errand.Task) error {
 		{"tenant", t.Tenant},
 		{"state", t.State.String()},
 		{"tier", tierWord(t.Tier)},
+		{"limits", strings.Join(limitTexts(t.Limits), ", ")},
 		{"attempts", fmt.Sprintf("%d (%d counted)", t.Attempt, t.CountedAttempts)},
 		{"created", moment(t.CreatedAt)},
 		{"due", moment(t.Due)},

@@ -24,6 +24,7 @@ type taskView struct {
 	Attempt         int64             `json:"attempt"`
 	CountedAttempts int               `json:"counted_attempts"`
 	Labels          map[string]string `json:"labels"`
+	Limits          []string          `json:"limits"` // as --limit takes them
 	Payload         *string           `json:"payload"`
 	PayloadBase64   []byte            `json:"payload_base64,omitempty"`
 	Result          *string           `json:"result"`
@@ -59,7 +60,7 @@ func summaryOf(t *errand.Task) taskView {
 	return taskView{
 		TaskID: t.ID, Kind: t.Kind, Tenant: t.Tenant, State: t.State.String(), Tier: tierWord(t.Tier), Attempt: t.Attempt,
 		CountedAttempts: t.CountedAttempts, Labels: labels, ResultType: t.ResultType, Reason: t.Reason, Message: t.Message,
-		EffectKey: t.EffectKey, Worker: t.Worker, CancelRequested: t.CancelRequested, CreatedAt: known(t.CreatedAt),
+		Limits: limitTexts(t.Limits), EffectKey: t.EffectKey, Worker: t.Worker, CancelRequested: t.CancelRequested, CreatedAt: known(t.CreatedAt),
 		ReadyAt: known(t.ReadyAt), Due: known(t.Due), StartedAt: known(t.StartedAt), EndedAt: known(t.EndedAt),
 	}
 }
@@ -109,18 +110,6 @@ type canceledView struct {
 	TaskID   string `json:"task_id"`
 	State    string `json:"state"`
 	Accepted bool   `json:"accepted"`
-}
-
-type tenantView struct {
-	Name       string     `json:"name"`
-	HomeRegion string     `json:"home_region"`
-	Weight     float64    `json:"weight"`
-	Paused     bool       `json:"paused"`
-	CreatedAt  *time.Time `json:"created_at"`
-}
-
-func tenantViewOf(t *errandv1.Tenant) tenantView {
-	return tenantView{t.GetName(), t.GetHomeRegion(), t.GetWeight(), t.GetPaused(), stampOf(t.GetCreatedAt())}
 }
 
 // createdKeyView is the only one that ever shows a secret.

@@ -27,6 +27,7 @@ type adminService struct {
 
 	scheduler Scheduler
 	others    Others
+	auth      *authenticator
 }
 
 // Workers lists and drains the workers of this instance. [engine.Shell] implements it.

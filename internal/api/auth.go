@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -181,6 +182,14 @@ func (a *authenticator) lookup(ctx context.Context, hash secretHash) (knownKey, 
 		a.log.Error("authentication is impaired: a key could not be looked up", "error", got.Err)
 		return knownKey{}, fmt.Errorf("look up an API key: %w", scheduler.ErrUnavailable)
 	}
+}
+
+// forget has credentials asked about again that were known until now: what was revoked here ends here at once. Other instances notice
+// within keyCacheFor.
+func (a *authenticator) forget(revoked func(Principal) bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	maps.DeleteFunc(a.cache, func(_ secretHash, known knownKey) bool { return revoked(known.principal) })
 }
 
 func (a *authenticator) ask(ctx context.Context, hash secretHash) (knownKey, error) {

@@ -81,6 +81,7 @@ func (s *adminService) RevokeKey(ctx context.Context, req *errandv1.RevokeKeyReq
 	if err != nil {
 		return nil, err
 	}
+	s.auth.forget(func(p Principal) bool { return p.KeyID == k.ID })
 	return &errandv1.RevokeKeyResponse{Key: keyMessage(&k)}, nil
 }
 

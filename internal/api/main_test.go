@@ -131,7 +131,7 @@ func startOver(t testing.TB, dsn string, change ...func(*Config)) *edge {
 	}
 	e.url = serve(t, handler).URL
 	e.http = http2Client(t)
-	eventually(t, "a session", func() bool { return e.shell.Status().Trusted })
+	eventually(t, "a session", func() bool { return e.shell.Status().Trusted && e.shell.Settled() })
 	t.Cleanup(func() {
 		for _, secret := range e.logs.secrets {
 			if strings.Contains(e.logs.String(), secret) {

@@ -21,6 +21,8 @@ type Scheduler interface {
 	OpenStream() *engine.Stream
 	Status() engine.Status
 	StoreNow() time.Time
+	// Settled tells whether it is known what operators have set. Until then no task can be given its kind's defaults.
+	Settled() bool
 }
 
 // Peer is what other instances may ask of this one. [engine.Shell] implements it.

@@ -66,6 +66,9 @@ func TestDeleteTenant(t *testing.T) {
 		t.Errorf("with open tasks: %v", err)
 	}
 	e.get(id)
+	if got := e.post("/errand.v1.TaskService/ListTasks", e.globex, "application/json", []byte(`{}`)); got.code != "" {
+		t.Fatalf("a key before it is revoked: %s", got) // from now on this instance remembers it
+	}
 	if _, err := o.DeleteTenant(ctx, &errandv1.DeleteTenantRequest{Name: "globex"}); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +77,7 @@ func TestDeleteTenant(t *testing.T) {
 		t.Errorf("its keys are %v, %v", keys, err)
 	}
 	if got := e.post("/errand.v1.TaskService/ListTasks", e.globex, "application/json", []byte(`{}`)); got.code != "unauthenticated" {
-		t.Errorf("its key, not used before, got %s", got)
+		t.Errorf("its key got %s", got)
 	}
 	if _, err := o.GetTenant(ctx, &errandv1.GetTenantRequest{Name: "globex"}); connect.CodeOf(err) != connect.CodeNotFound {
 		t.Errorf("it is still there: %v", err)
@@ -258,4 +261,45 @@ func TestLimitsOfATask(t *testing.T) {
 	}
 	w := e.worker(e.acme, 1, "email")
 	w.finish(succeeded(w.take(), nil))
+}
+
+// unsettled is a scheduler that has not read yet what operators have set.
+type unsettled struct{ Scheduler }
+
+func (unsettled) Settled() bool { return false }
+
+// A task that comes before it is known what is set for its kind is not stored without it: the client is told to come again.
+func TestNoSubmitBeforeTheSettingsAreKnown(t *testing.T) {
+	e := start(t, func(c *Config) { c.Scheduler = unsettled{c.Scheduler} })
+	_, one := e.tasks(e.acme).SubmitTask(t.Context(), &errandv1.SubmitTaskRequest{Spec: &errandv1.TaskSpec{Kind: "email"}})
+	_, many := e.tasks(e.acme).SubmitTasks(t.Context(), &errandv1.SubmitTasksRequest{Specs: []*errandv1.TaskSpec{{Kind: "email"}}})
+	for what, err := range map[string]error{"one": one, "many": many} {
+		if connect.CodeOf(err) != connect.CodeUnavailable || detail(t, err).GetReason() != "BUSY" {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// A key that is revoked at an instance is good for nothing there any more, whatever was remembered of it.
+func TestARevokedKeyEndsAtOnceWhereItIsRevoked(t *testing.T) {
+	e := start(t)
+	made, err := e.operator().CreateKey(t.Context(), &errandv1.CreateKeyRequest{Scope: errandv1.KeyScope_KEY_SCOPE_TENANT, Tenant: "acme"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := func() string {
+		return e.post("/errand.v1.TaskService/ListTasks", made.GetSecret(), "application/json", []byte(`{}`)).code
+	}
+	if got := list(); got != "" {
+		t.Fatalf("before: %s", got)
+	}
+	if _, err := e.operator().RevokeKey(t.Context(), &errandv1.RevokeKeyRequest{KeyId: made.GetKey().GetKeyId()}); err != nil {
+		t.Fatal(err)
+	}
+	if got := list(); got != "unauthenticated" {
+		t.Errorf("after: %s", got)
+	}
+	if got := e.post("/errand.v1.TaskService/ListTasks", e.acme, "application/json", []byte(`{}`)).code; got != "" {
+		t.Errorf("another key of the tenant: %s", got)
+	}
 }

@@ -92,6 +92,9 @@ func (s *taskService) SubmitTasks(ctx context.Context, req *errandv1.SubmitTasks
 
 // taskOf turns a spec into a new task, with what its kind says where the spec says nothing.
 func (s *taskService) taskOf(spec *errandv1.TaskSpec, prefix, tenant string) (scheduler.Task, error) {
+	if !s.scheduler.Settled() {
+		return scheduler.Task{}, engine.ErrBusy
+	}
 	kind, _ := s.settings.Kind(tenant, spec.GetKind())
 	return taskOf(spec, prefix, tenant, &kind.Defaults)
 }

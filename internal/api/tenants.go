@@ -104,6 +104,7 @@ func (s *adminService) DeleteTenant(ctx context.Context, req *errandv1.DeleteTen
 	if err != nil {
 		return nil, tenantError(err)
 	}
+	s.auth.forget(func(p Principal) bool { return p.Tenant == req.GetName() })
 	return &errandv1.DeleteTenantResponse{}, nil
 }
 

@@ -26,6 +26,7 @@ func newSettings() settings {
 
 // Catalog is what operators have set. It never changes: what is set later is in a new one.
 type Catalog struct {
+	known   bool // it was read once
 	tenants map[string]scheduler.TenantSettings
 	kinds   map[[2]string]scheduler.KindSettings
 }
@@ -44,10 +45,10 @@ func (c *Catalog) Kind(tenant, kind string) (scheduler.KindSettings, bool) {
 
 // with returns a catalog with what is set now.
 func (c *Catalog) with(s *scheduler.Settings) *Catalog {
-	if len(s.Tenants)+len(s.Kinds) == 0 {
+	if c.known && len(s.Tenants)+len(s.Kinds) == 0 {
 		return c
 	}
-	next := &Catalog{tenants: maps.Clone(c.tenants), kinds: maps.Clone(c.kinds)}
+	next := &Catalog{known: true, tenants: maps.Clone(c.tenants), kinds: maps.Clone(c.kinds)}
 	if next.tenants == nil {
 		next.tenants, next.kinds = map[string]scheduler.TenantSettings{}, map[[2]string]scheduler.KindSettings{}
 	}
@@ -77,10 +78,10 @@ func (e *Engine) readSettings() {
 		}
 		got := answer.(scheduler.Settings)
 		s.since, s.known = got.At, true
+		s.catalog = s.catalog.with(&got)
 		if len(got.Tenants)+len(got.Kinds)+len(got.Limits) == 0 {
 			return
 		}
-		s.catalog = s.catalog.with(&got)
 		e.core.Step(scheduler.SettingsChanged{Settings: got})
 	})
 }

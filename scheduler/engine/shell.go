@@ -137,6 +137,9 @@ func (s *Shell) Status() Status { return *s.status.Load() }
 // Catalog is what operators have set, at most a second and a statement old.
 func (s *Shell) Catalog() *Catalog { return s.catalog.Load() }
 
+// Settled tells whether it was read once what operators have set: before that a [Shell.Catalog] says nothing.
+func (s *Shell) Settled() bool { return s.Catalog().known }
+
 // Clock is the local clock on which the times of [Status] are.
 func (s *Shell) Clock() time.Duration { return time.Since(s.start) }
 
