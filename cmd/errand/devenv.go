@@ -186,7 +186,7 @@ func keyVariableOf(ctx *kong.Context) string {
 			continue
 		}
 		switch p.Command.Name {
-		case "tenant", "key", "workers", "audit":
+		case "tenant", "key", "workers", "top", "audit":
 			return adminKeyVariable
 		case "worker":
 			return poolKeyVariable

@@ -36,6 +36,7 @@ type cli struct {
 	Tenant  tenantCmd  `cmd:"" help:"Create and list tenants."`
 	Key     keyCmd     `cmd:"" help:"Create, list and revoke API keys."`
 	Workers workersCmd `cmd:"" help:"List and drain workers."`
+	Top     topCmd     `cmd:"" help:"Show who waits and who runs in a region, as it happens."`
 	Audit   auditCmd   `cmd:"" help:"Prove that nothing is lost and nothing is stuck."`
 
 	Completion completionCmd `cmd:"" help:"Print what makes a shell complete errand's commands and flags."`

@@ -99,7 +99,7 @@ func advice(err error, s *surroundings) string {
 		}
 		return "start one with errand serve, or errand dev to try it; or name another address with --url or ERRAND_URL"
 	case errors.Is(err, errand.ErrDenied):
-		return "the key comes from --key or ERRAND_KEY; tasks need a tenant's key, and tenant, key, workers and audit an admin key"
+		return "the key comes from --key or ERRAND_KEY; tasks need a tenant's key, and tenant, key, workers, top and audit an admin key"
 	case errors.Is(err, errand.ErrOutcomeUnknown), errors.Is(err, errMaybeStored):
 		return "look with errand list, or submit it again with --idempotency-key: with one it is stored once, however often it is sent"
 	}
