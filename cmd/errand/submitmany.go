@@ -18,6 +18,7 @@ import (
 type tally struct {
 	stored  int
 	existed int
+	atRisk  int // of those stored
 	refused int
 	first   error // why the first of the refused was
 }
@@ -29,6 +30,9 @@ type manyView struct {
 	State   string `json:"state"`
 	Existed bool   `json:"existed"`
 	Error   string `json:"error"` // empty when it is stored
+
+	EstimatedStart *time.Time `json:"estimated_start"`
+	AtRisk         string     `json:"at_risk"` // why; empty when it is not
 }
 
 // many submits a task for every line, batch by batch. A bad line stops it before anything of its batch is stored.
@@ -93,6 +97,10 @@ func (c *submitCmd) send(ctx context.Context, client *errand.Client, name string
 		case o.Existed:
 			t.existed++
 		default:
+			v.EstimatedStart, v.AtRisk = known(o.EstimatedStart), o.AtRisk
+			if o.AtRisk != "" {
+				t.atRisk++
+			}
 			t.stored++
 		}
 		if c.Output == "json" {
@@ -160,9 +168,12 @@ func badLines(name string, b *specBatch, bad []lineError, t *tally) error {
 // summary ends the command: with the first refusal's exit code when there was one.
 func (c *submitCmd) summary(t *tally, took time.Duration) error {
 	if c.Output != "json" {
-		err := c.print(nil, []string{"STORED", "EXISTED", "REFUSED", "TOOK"},
-			[][]string{{strconv.Itoa(t.stored), strconv.Itoa(t.existed), strconv.Itoa(t.refused), short(took)}})
-		if err != nil {
+		header := []string{"STORED", "EXISTED", "REFUSED", "TOOK"}
+		row := []string{strconv.Itoa(t.stored), strconv.Itoa(t.existed), strconv.Itoa(t.refused), short(took)}
+		if t.atRisk > 0 {
+			header, row = append(header, "AT RISK"), append(row, strconv.Itoa(t.atRisk))
+		}
+		if err := c.print(nil, header, [][]string{row}); err != nil {
 			return err
 		}
 	}

@@ -259,6 +259,10 @@ func TestTopAsks(t *testing.T) {
 		t.Error("what is shown has changed during a pause")
 	}
 	p.tell(topAnswer{at: noon, overview: aRegion(), workers: someWorkers()})
+	p.tell(topAnswer{at: noon, err: fmt.Errorf("asking: %w", context.DeadlineExceeded)})
+	if !strings.Contains(p.screen(t), "no answer for 0s: it takes longer than 5s") {
+		t.Errorf("no answer in time:\n%s", p.screen(t))
+	}
 	before := p.model.turn
 	if p.press(t, "+"); p.model.interval != 5*time.Second || p.model.turn == before {
 		t.Errorf("+: every %v; the wait that was begun still counts: %v", p.model.interval, p.model.turn == before)
