@@ -74,6 +74,17 @@ func ExampleClient_Submit_unique() {
 	}
 }
 
+func ExampleClient_Submit_infeasible() {
+	ctx := context.Background()
+	got, err := client.Submit(ctx, errand.Spec{Kind: "notify", StartWithin: time.Minute, RejectInfeasible: true})
+	switch {
+	case errors.Is(err, errand.ErrInfeasible):
+		fmt.Println("nothing was stored:", err)
+	case err == nil && !got.EstimatedStart.IsZero():
+		fmt.Println("it starts in about", time.Until(got.EstimatedStart))
+	}
+}
+
 func ExampleClient_Update() {
 	ctx := context.Background()
 	task, err := client.Update(ctx, "local.1m0t4cgy2jqgy4002b6x9ymmww", errand.Changes{Tier: errand.Urgent, RunNow: true})

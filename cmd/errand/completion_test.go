@@ -34,6 +34,7 @@ func TestSuggestions(t *testing.T) {
 		"an argument":                         {[]string{"key", "create", "p"}, "pool"},
 		"nothing for a second one":            {[]string{"key", "create", "pool", ""}, ""},
 		"a flag of a default command":         {[]string{"workers", "--out"}, "--output"},
+		"a flag of top":                       {[]string{"top", "--int"}, "--interval"},
 		"no flag after --":                    {[]string{"submit", "--", "--ti"}, ""},
 		"a value that nobody can know":        {[]string{"get", "--url", ""}, ""},
 		"a flag that is none":                 {[]string{"get", "--nothing=x"}, ""},

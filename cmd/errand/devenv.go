@@ -186,7 +186,7 @@ func keyVariableOf(ctx *kong.Context) string {
 			continue
 		}
 		switch p.Command.Name {
-		case "tenant", "kind", "limit", "key", "workers", "audit":
+		case "tenant", "kind", "limit", "key", "workers", "top", "audit":
 			return adminKeyVariable
 		case "worker":
 			return poolKeyVariable

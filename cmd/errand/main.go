@@ -38,6 +38,7 @@ type cli struct {
 	Limit   limitCmd   `cmd:"" help:"Set named limits, which tasks must pass to start."`
 	Key     keyCmd     `cmd:"" help:"Create, list and revoke API keys."`
 	Workers workersCmd `cmd:"" help:"List and drain workers."`
+	Top     topCmd     `cmd:"" help:"Show who waits and who runs in a region, as it happens."`
 	Audit   auditCmd   `cmd:"" help:"Prove that nothing is lost and nothing is stuck."`
 
 	Completion completionCmd `cmd:"" help:"Print what makes a shell complete errand's commands and flags."`

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -121,6 +122,13 @@ func clean(s string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(s, "?"))
+}
+
+// escaped is a text that others wrote, on one line: whatever is not plainly visible is shown as its code, so that two names that differ
+// look different.
+func escaped(s string) string {
+	quoted := strconv.Quote(s)
+	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
 
 // printable makes bytes of unknown kind fit for a terminal, and short.

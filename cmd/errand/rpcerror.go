@@ -107,7 +107,7 @@ func advice(err error, s *surroundings) string {
 		}
 		return "start one with errand serve, or errand dev to try it; or name another address with --url or ERRAND_URL"
 	case errors.Is(err, errand.ErrDenied):
-		return "the key comes from --key or ERRAND_KEY; tasks need a tenant's key, and tenant, kind, limit, key, workers and audit an admin key"
+		return "the key comes from --key or ERRAND_KEY; tasks need a tenant's key, and tenant, kind, limit, key, workers, top and audit an admin key"
 	case errors.Is(err, errTenantBusy):
 		return "let them end, or cancel them with a key of the tenant; docs/fairness.md tells how to empty a tenant"
 	case errors.Is(err, errand.ErrOutcomeUnknown), errors.Is(err, errMaybeStored):

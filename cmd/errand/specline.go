@@ -34,6 +34,7 @@ type specLine struct {
 	Delay           *span             `json:"delay"`
 	StartBy         time.Time         `json:"start_by"`
 	StartWithin     *span             `json:"start_within"`
+	Feasible        *bool             `json:"reject_if_infeasible"`
 	Timeout         *span             `json:"timeout"`
 	MaxAttempts     *int              `json:"max_attempts"`
 	MaxWorkerLosses *int              `json:"max_worker_losses"`
@@ -93,6 +94,7 @@ func parseSpec(line []byte, defaults *errand.Spec) (errand.Spec, error) {
 	l.timesInto(&spec)
 	set(&spec.Kind, l.Kind)
 	set(&spec.ContentType, l.ContentType)
+	set(&spec.RejectInfeasible, l.Feasible)
 	set(&spec.MaxAttempts, l.MaxAttempts)
 	set(&spec.MaxWorkerLosses, l.MaxWorkerLosses)
 	set(&spec.Exclusive, l.Exclusive)

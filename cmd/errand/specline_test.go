@@ -31,10 +31,10 @@ func TestLinesOfSpecs(t *testing.T) {
 		"another label":             {line: `{"labels": {"b": "2"}}`, want: with(func(s *errand.Spec) { s.Labels = map[string]string{"a": "1", "b": "2"} })},
 		"a time instead of a delay": {line: `{"run_at": "2030-01-02T03:04:05Z"}`, want: with(func(s *errand.Spec) { s.Delay, s.RunAt = 0, time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC) })},
 		"a lot": {
-			line: `{"kind": "k", "tier": "urgent", "delay": "2s", "start_within": "1h", "timeout": "90s", "max_attempts": 2, "idempotency_key": "i", "exclusive": true}`,
+			line: `{"kind": "k", "tier": "urgent", "delay": "2s", "start_within": "1h", "timeout": "90s", "max_attempts": 2, "idempotency_key": "i", "exclusive": true, "reject_if_infeasible": true}`,
 			want: with(func(s *errand.Spec) {
 				s.Kind, s.Tier, s.Delay, s.StartWithin, s.AttemptTimeout = "k", errand.Urgent, 2*time.Second, time.Hour, 90*time.Second
-				s.MaxAttempts, s.IdempotencyKey, s.Exclusive = 2, "i", true
+				s.MaxAttempts, s.IdempotencyKey, s.Exclusive, s.RejectInfeasible = 2, "i", true, true
 			}),
 		},
 		"limits":                      {line: `{"limits": ["api", "api/a/b, c"]}`, want: with(func(s *errand.Spec) { s.Limits = []errand.Limit{{Name: "api"}, {Name: "api", Key: "a/b, c"}} })},
@@ -119,6 +119,8 @@ func TestSubmitMany(t *testing.T) {
 		want string
 	}{
 		{"all", []string{"submit", "nobody", "--many", all}, 0, "1005    0        0"},
+		{"what would not start", []string{"submit", "nobody", "--many", file(`{"reject_if_infeasible": true}` + "\n{}\n")}, exitFailed, "line 1: "},
+		{"all of it at risk", []string{"submit", "nobody", "--many", file("{}\n")}, 0, "AT RISK"},
 		{"all again", []string{"submit", "nobody", "--many", all}, 0, "0       1005     0"},
 		{"a key of another request", []string{"submit", "nobody", "--many", file(`{"payload": "x", "idempotency_key": "n-3"}` + "\n{}\n")}, exitFailed, "line 1: "},
 		{"a bad line", []string{"submit", "--many", file(`{"kind": "nobody"}` + "\n" + `{"kind": 5}` + "\n")}, exitUsage, "line 2: "},
@@ -131,8 +133,9 @@ func TestSubmitMany(t *testing.T) {
 			t.Errorf("%s: exit %d, want %d and %q:\n%s%s", s.name, code, s.code, s.want, out, errs)
 		}
 	}
-	// Of the batches with a bad line nothing was stored: the first task, all, and the second line of the reused key.
-	const stored = 1 + batchLinesMax + 5 + 1
+	// Of the batches with a bad line nothing was stored: the first task, all, the second line of what would not start, what is at risk, and
+	// the second line of the reused key.
+	const stored = 1 + batchLinesMax + 5 + 3
 	n := 0
 	for _, err := range d.client.List(t.Context(), errand.Filter{}) {
 		if err != nil {
@@ -163,7 +166,7 @@ func TestSubmitManyFromStandardInputAsJSON(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	var last manyView
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || len(lines) != 2 || last.Line != 3 || last.TaskID == "" || last.State != "ready" {
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || len(lines) != 2 || last.Line != 3 || last.TaskID == "" || last.State != "ready" || last.AtRisk != "NO_WORKER" {
 		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/errandhq/errand"
@@ -23,6 +22,7 @@ type submitCmd struct {
 	DelayTolerance time.Duration     `help:"How long it may wait once ready. Default the kind's, then by tier: 1s, 1m, 24h." env:"-"`
 	Delay          time.Duration     `help:"Start no sooner than after this time." env:"-"`
 	StartWithin    time.Duration     `help:"Useless if not started within this time." env:"-"`
+	Feasible       bool              `name:"reject-if-infeasible" help:"Fail rather than store what would not start in time as things are." env:"-"`
 	Timeout        time.Duration     `help:"The execution cap of one attempt. Default the kind's, then 1h." env:"-"`
 	MaxAttempts    int               `help:"Most starts that count. Default the kind's, then 5." env:"-"`
 	Limit          []string          `help:"A named limit that a start must pass, and a key within it; may be repeated." sep:"none" env:"-" placeholder:"NAME[/KEY]"`
@@ -94,8 +94,7 @@ func (c *submitCmd) Run(ctx context.Context) error {
 	if c.Wait {
 		return c.wait(ctx, client, got.ID)
 	}
-	return c.print(submittedView{got.ID, got.State.String(), got.Existed, got.Demoted},
-		[]string{"TASK", "STATE", "EXISTED"}, [][]string{{got.ID, got.State.String(), strconv.FormatBool(got.Existed)}})
+	return c.submitted(&got)
 }
 
 // submitNoticed is how long a submission may take before a word is said about it: the client tries again by itself meanwhile.
@@ -130,7 +129,8 @@ func (c *submitCmd) spec() (errand.Spec, error) {
 	}
 	return errand.Spec{
 		Kind: c.Kind, Payload: payload, ContentType: c.ContentType, Labels: c.Label, Tier: tiers[c.Tier],
-		DelayTolerance: c.DelayTolerance, Delay: c.Delay, StartWithin: c.StartWithin, AttemptTimeout: c.Timeout, MaxAttempts: c.MaxAttempts, IdempotencyKey: c.IdempotencyKey,
+		RejectInfeasible: c.Feasible,
+		DelayTolerance:   c.DelayTolerance, Delay: c.Delay, StartWithin: c.StartWithin, AttemptTimeout: c.Timeout, MaxAttempts: c.MaxAttempts, IdempotencyKey: c.IdempotencyKey,
 		UniqueKey: c.UniqueKey, RefuseHeld: c.RefuseHeld, Exclusive: c.Exclusive, Limits: limits,
 	}, nil
 }

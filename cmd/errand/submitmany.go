@@ -19,6 +19,7 @@ type tally struct {
 	stored  int
 	existed int
 	demoted int // of those stored
+	atRisk  int // of those stored
 	refused int
 	first   error // why the first of the refused was
 }
@@ -31,6 +32,9 @@ type manyView struct {
 	Existed bool   `json:"existed"`
 	Demoted bool   `json:"demoted"`
 	Error   string `json:"error"` // empty when it is stored
+
+	EstimatedStart *time.Time `json:"estimated_start"`
+	AtRisk         string     `json:"at_risk"` // why; empty when it is not
 }
 
 // many submits a task for every line, batch by batch. A bad line stops it before anything of its batch is stored.
@@ -95,6 +99,10 @@ func (c *submitCmd) send(ctx context.Context, client *errand.Client, name string
 		case o.Existed:
 			t.existed++
 		default:
+			v.EstimatedStart, v.AtRisk = known(o.EstimatedStart), o.AtRisk
+			if o.AtRisk != "" {
+				t.atRisk++
+			}
 			t.stored++
 		}
 		if o.Demoted {
@@ -165,9 +173,12 @@ func badLines(name string, b *specBatch, bad []lineError, t *tally) error {
 // summary ends the command: with the first refusal's exit code when there was one.
 func (c *submitCmd) summary(t *tally, took time.Duration) error {
 	if c.Output != "json" {
-		err := c.print(nil, []string{"STORED", "EXISTED", "REFUSED", "TOOK"},
-			[][]string{{strconv.Itoa(t.stored), strconv.Itoa(t.existed), strconv.Itoa(t.refused), short(took)}})
-		if err != nil {
+		header := []string{"STORED", "EXISTED", "REFUSED", "TOOK"}
+		row := []string{strconv.Itoa(t.stored), strconv.Itoa(t.existed), strconv.Itoa(t.refused), short(took)}
+		if t.atRisk > 0 {
+			header, row = append(header, "AT RISK"), append(row, strconv.Itoa(t.atRisk))
+		}
+		if err := c.print(nil, header, [][]string{row}); err != nil {
 			return err
 		}
 	}

@@ -99,10 +99,12 @@ func tierWord(t errand.Tier) string {
 
 // submittedView answers a submit.
 type submittedView struct {
-	TaskID  string `json:"task_id"`
-	State   string `json:"state"`
-	Existed bool   `json:"existed"`
-	Demoted bool   `json:"demoted"`
+	TaskID         string     `json:"task_id"`
+	State          string     `json:"state"`
+	Existed        bool       `json:"existed"`
+	Demoted        bool       `json:"demoted"`
+	EstimatedStart *time.Time `json:"estimated_start"`
+	AtRisk         string     `json:"at_risk"` // why; empty when it is not
 }
 
 // canceledView answers a cancel.

@@ -29,6 +29,7 @@ func (s *adminService) GetOverview(ctx context.Context, req *errandv1.GetOvervie
 	status := s.scheduler.Status()
 	others := status.Others[:min(len(status.Others), overviewPeersMax)]
 	all := overviewOf(&status)
+	all.Region = s.region
 	for _, one := range s.ask(ctx, others) {
 		if one == nil {
 			all.InstancesSilent++

@@ -134,7 +134,9 @@ type Overview struct {
 	// How many more tenants have open tasks.
 	TenantsLeftOut int32 `protobuf:"varint,7,opt,name=tenants_left_out,json=tenantsLeftOut,proto3" json:"tenants_left_out,omitempty"`
 	// The capacity of pool workers, by kind. At most 1000.
-	Kinds         []*KindOverview `protobuf:"bytes,8,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	Kinds []*KindOverview `protobuf:"bytes,8,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	// Which region.
+	Region        string `protobuf:"bytes,9,opt,name=region,proto3" json:"region,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -223,6 +225,13 @@ func (x *Overview) GetKinds() []*KindOverview {
 		return x.Kinds
 	}
 	return nil
+}
+
+func (x *Overview) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
 }
 
 // TierOverview is a tier, of one tenant or of all.
@@ -507,7 +516,7 @@ const file_errand_v1_overview_proto_rawDesc = "" +
 	"\atenants\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\atenants\"F\n" +
 	"\x13GetOverviewResponse\x12/\n" +
-	"\boverview\x18\x01 \x01(\v2\x13.errand.v1.OverviewR\boverview\"\xd6\x02\n" +
+	"\boverview\x18\x01 \x01(\v2\x13.errand.v1.OverviewR\boverview\"\xee\x02\n" +
 	"\bOverview\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x1c\n" +
 	"\tinstances\x18\x02 \x01(\x05R\tinstances\x12)\n" +
@@ -516,7 +525,8 @@ const file_errand_v1_overview_proto_rawDesc = "" +
 	"\x05tiers\x18\x05 \x03(\v2\x17.errand.v1.TierOverviewR\x05tiers\x123\n" +
 	"\atenants\x18\x06 \x03(\v2\x19.errand.v1.TenantOverviewR\atenants\x12(\n" +
 	"\x10tenants_left_out\x18\a \x01(\x05R\x0etenantsLeftOut\x12-\n" +
-	"\x05kinds\x18\b \x03(\v2\x17.errand.v1.KindOverviewR\x05kinds\"\x96\x02\n" +
+	"\x05kinds\x18\b \x03(\v2\x17.errand.v1.KindOverviewR\x05kinds\x12\x16\n" +
+	"\x06region\x18\t \x01(\tR\x06region\"\x96\x02\n" +
 	"\fTierOverview\x12#\n" +
 	"\x04tier\x18\x01 \x01(\x0e2\x0f.errand.v1.TierR\x04tier\x12\x12\n" +
 	"\x04open\x18\x02 \x01(\x03R\x04open\x12\x17\n" +
