@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -90,6 +91,7 @@ type backlogResult struct {
 	cycles  []float64 // seconds of a search for waiting tasks, with all that wait
 	written float64   // seconds for the rows
 	drained int64
+	audit   string // "ok", or what it found
 }
 
 func (c *backlogCmd) rounds(ctx context.Context, cl *cluster) (backlogResult, error) {
@@ -130,7 +132,25 @@ func (c *backlogCmd) rounds(ctx context.Context, cl *cluster) (backlogResult, er
 	if got.drained >= int64(c.Tasks) {
 		return got, fmt.Errorf("the backlog of %d ran dry: raise --tasks", c.Tasks)
 	}
+	if got.audit, err = full.audited(ctx); err != nil {
+		return got, err
+	}
 	return got, full.end(context.WithoutCancel(ctx))
+}
+
+// audited asks a scheduler, once more started, for the balance of all tasks; what is wrong with it is told, not an error.
+func (db *backlogged) audited(ctx context.Context) (string, error) {
+	if err := db.schedulers[0].start(); err != nil {
+		return "", err
+	}
+	if err := db.ready(ctx); err != nil {
+		return "", err
+	}
+	out, err := db.errand(ctx, []string{"ERRAND_KEY=" + db.admin, "ERRAND_URL=" + db.urls[0]}, "audit")
+	if err != nil {
+		return fmt.Sprintf("%s %v", bytes.TrimSpace(out), err), nil
+	}
+	return "ok", nil
 }
 
 // session runs cases one after the other under one life of the scheduler and of the worker.

@@ -17,10 +17,10 @@ func (c *backlogCmd) report(ctx context.Context, cl *cluster, got backlogResult)
 	out := map[string]any{
 		"scenario": "backlog", "machine": machineFacts(ctx, cl), "commit": commit(), "rounds": c.Rounds, "tasks": c.Tasks,
 		"small_tenants": c.Small, "measured_tasks": c.Measured, "slots": c.Slots, "outstanding": outstandingOf(c.Slots), "payload_bytes": c.Bytes,
-		"quiet_per_s": c.Rate, "written_by": "SQL", "written_s": round3(got.written), "drained": got.drained, "runs": got.runs,
+		"quiet_per_s": c.Rate, "written_by": "SQL", "written_s": round3(got.written), "drained": got.drained, "audit": got.audit, "runs": got.runs,
 	}
-	fmt.Printf("The backlog: %d tasks of one tenant, written by SQL in %.0f s, and one task each of %d others. %d of it were drained.\n\n",
-		c.Tasks, got.written, c.Small, got.drained)
+	fmt.Printf("The backlog: %d tasks of one tenant, written by SQL in %.0f s, and one task each of %d others. %d of it were drained.\nThe audit: %s\n\n",
+		c.Tasks, got.written, c.Small, got.drained, got.audit)
 	speeds := map[string][]measured{}
 	w := newTable("CASE", "TASKS/S", "RUNS", "CPU US/TASK", "WAL B/TASK", "RSS MIB")
 	for _, one := range backlogCases {
