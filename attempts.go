@@ -78,7 +78,7 @@ func (w *Worker) take(id attemptID, a *errandv1.Assignment) bool {
 func (w *Worker) attempt(id attemptID, a *errandv1.Assignment) *Attempt {
 	at := &Attempt{
 		TaskID: handle(id.region, id.id), Number: id.number, Kind: a.GetKind(), Tenant: a.GetTenant(), Payload: a.GetPayload(),
-		ContentType: a.GetContentType(), Labels: a.GetLabels(), EffectKey: a.GetEffectKey(), Counted: int(a.GetCounted()),
+		ContentType: a.GetContentType(), Labels: a.GetLabels(), Limits: limitsOf(a.GetLimits()), EffectKey: a.GetEffectKey(), Counted: int(a.GetCounted()),
 		MaxAttempts: int(a.GetMaxAttempts()), TraceParent: a.GetTraceParent(), Exclusive: a.GetExclusive(), Worker: instance(w.id),
 	}
 	if at.EffectKey == "" {

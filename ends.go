@@ -50,6 +50,14 @@ func failed(id attemptID, f Failure) *errandv1.Finished {
 		m.Outcome = &errandv1.Finished_Snoozed{Snoozed: &errandv1.Snoozed{Delay: durationpb.New(f.Snooze)}}
 		return m
 	}
+	if f.Backpressure {
+		pressure := &errandv1.Backpressure{Limit: f.Limit}
+		if f.RetryAfter > 0 {
+			pressure.RetryAfter = durationpb.New(f.RetryAfter)
+		}
+		m.Outcome = &errandv1.Finished_Backpressure{Backpressure: pressure}
+		return m
+	}
 	failed := &errandv1.AttemptFailure{Reason: f.Reason, Message: f.Message, NonRetryable: f.NonRetryable}
 	if f.RetryAfter > 0 {
 		failed.RetryAfter = durationpb.New(f.RetryAfter)

@@ -14,6 +14,8 @@ type markedError struct {
 	final      bool
 	retryAfter time.Duration
 	snooze     time.Duration
+	pressed    bool
+	limit      string
 }
 
 func (m *markedError) Error() string { return m.err.Error() }
@@ -41,6 +43,15 @@ func Snooze(d time.Duration) error {
 	return &markedError{err: fmt.Errorf("errand: put off by %v", d), snooze: max(d, time.Millisecond)}
 }
 
+// Backpressure says that what a named limit of the task guards asks for less: fewer tasks that carry the limit (with the same key) start
+// from then on, and slowly more again. The task goes back to its place and is not tried before the time is over, at most a year; 0 leaves
+// that to the limit's own pace. The attempt does not count. A limit that no operator has put slows nothing: then the task waits as its
+// retry policy says.
+func Backpressure(limit string, retryAfter time.Duration) error {
+	limit = text(limit, reasonMax)
+	return &markedError{err: fmt.Errorf("errand: the limit %q asks for less", limit), pressed: true, limit: limit, retryAfter: max(retryAfter, 0)}
+}
+
 // Failure is what a worker reports of a handler's error.
 type Failure struct {
 	Reason       string // a stable word, empty for the scheduler's default; cut at 63 bytes
@@ -48,6 +59,8 @@ type Failure struct {
 	NonRetryable bool
 	RetryAfter   time.Duration // 0 for the retry policy's own pause
 	Snooze       time.Duration // above 0 when the task is put off: then nothing else counts
+	Backpressure bool          // the limit named by Limit asks for less: then nothing else counts but RetryAfter
+	Limit        string        // cut at 63 bytes
 }
 
 // FailureOf tells what a worker reports of an error: for tests of handlers with [Try], and for middleware. Of marks of one sort
@@ -69,8 +82,8 @@ func FailureOf(err error) Failure {
 		if f.RetryAfter == 0 {
 			f.RetryAfter = max(m.retryAfter, 0)
 		}
-		if f.Snooze == 0 {
-			f.Snooze = m.snooze
+		if f.Snooze == 0 && !f.Backpressure {
+			f.Snooze, f.Backpressure, f.Limit = m.snooze, m.pressed, m.limit
 		}
 		e = m.err
 	}

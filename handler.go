@@ -17,6 +17,7 @@ type Attempt struct {
 	Payload     []byte
 	ContentType string
 	Labels      map[string]string
+	Limits      []Limit // by name, then key: what [Backpressure] may name
 	// EffectKey is the same for every attempt and every redrive of the task: use it as the idempotency key of effects.
 	EffectKey   string
 	Counted     int // attempts that have counted so far

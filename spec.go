@@ -184,16 +184,12 @@ type Task struct {
 }
 
 func taskOf(m *errandv1.Task) Task {
-	var limits []Limit
-	for _, l := range m.GetSpec().GetLimits() {
-		limits = append(limits, Limit{Name: l.GetName(), Key: l.GetKey()})
-	}
 	return Task{
 		ID: m.GetTaskId(), Kind: m.GetSpec().GetKind(), Tenant: m.GetTenant(), State: State(m.GetState()),
 		Tier: Tier(m.GetSpec().GetTier()), Attempt: m.GetAttempt(), CountedAttempts: int(m.GetCountedAttempts()),
 		Payload: m.GetSpec().GetPayload(), Result: m.GetResult(), ResultType: m.GetResultContentType(),
 		Reason: m.GetFailure().GetReason(), Message: m.GetFailure().GetMessage(), Labels: m.GetSpec().GetLabels(),
-		Limits:    limits,
+		Limits:    limitsOf(m.GetSpec().GetLimits()),
 		EffectKey: m.GetEffectKey(), Worker: m.GetWorker(), CancelRequested: m.GetCancelRequested(),
 		CreatedAt: timeOf(m.GetCreatedAt()), ReadyAt: timeOf(m.GetReadyAt()), Due: timeOf(m.GetDue()),
 		RunAt: timeOf(m.GetSpec().GetRunAt()), StartedAt: timeOf(m.GetStartedAt()), EndedAt: timeOf(m.GetEndedAt()),
@@ -205,4 +201,12 @@ func timeOf(t *timestamppb.Timestamp) time.Time {
 		return time.Time{}
 	}
 	return t.AsTime()
+}
+
+func limitsOf(messages []*errandv1.Limit) []Limit {
+	var limits []Limit
+	for _, l := range messages {
+		limits = append(limits, Limit{Name: l.GetName(), Key: l.GetKey()})
+	}
+	return limits
 }

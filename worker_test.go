@@ -45,6 +45,12 @@ func ending(f *errandv1.Finished) string {
 		return "handed back: " + o.HandedBack.GetReason()
 	case *errandv1.Finished_Snoozed:
 		return "snoozed " + o.Snoozed.GetDelay().AsDuration().String()
+	case *errandv1.Finished_Backpressure:
+		words := "backpressure of " + o.Backpressure.GetLimit()
+		if o.Backpressure.GetRetryAfter() != nil {
+			words += " after " + o.Backpressure.GetRetryAfter().AsDuration().String()
+		}
+		return words
 	}
 	return "?"
 }
@@ -75,6 +81,11 @@ func TestEnds(t *testing.T) {
 		"snooze":        {fails(Snooze(time.Hour)), "", "snoozed 1h0m0s"},
 		"snooze-back":   {fails(Snooze(-time.Hour)), "", "snoozed 1ms"},
 		"snooze-nested": {fails(fmt.Errorf("busy: %w", Snooze(time.Hour))), "", "snoozed 1h0m0s"},
+		"pressed":       {fails(Backpressure("api", 0)), "", "backpressure of api"},
+		"pressed-after": {fails(fmt.Errorf("busy: %w", Backpressure("api", time.Minute))), "", "backpressure of api after 1m0s"},
+		"pressed-back":  {fails(Backpressure("api", -time.Minute)), "", "backpressure of api"},
+		"pressed-nul":   {fails(Backpressure("a\x00"+strings.Repeat("p", 100), 0)), "", "backpressure of a" + strings.Repeat("p", 61)},
+		"pressed-mark":  {fails(RetryAfter(NonRetryable(Backpressure("api", time.Hour)), time.Minute)), "", "backpressure of api after 1m0s"},
 		"panic":         {func(context.Context, *Attempt) (Result, error) { panic("oh") }, "", "failed panic: panic: oh"},
 		"panic-error":   {func(context.Context, *Attempt) (Result, error) { panic(context.Canceled) }, "", "failed panic: panic: context canceled"},
 		"goexit":        {func(context.Context, *Attempt) (Result, error) { runtime.Goexit(); return Result{}, nil }, "", "failed: " + errExited.Error()},

@@ -38,6 +38,9 @@ func (a *Averages[K]) Expect(key K) float64 {
 	return a.unknown
 }
 
+// Any tells whether anything was learned at all.
+func (a *Averages[K]) Any() bool { return a.overall.some }
+
 // Known tells whether anything was learned of a key.
 func (a *Averages[K]) Known(key K) bool { return a.byKey[key] != nil }
 

@@ -97,3 +97,11 @@ func (b *Bucket) Wait(now time.Time) time.Duration {
 	ms := math.Ceil(((1-b.Tokens)/b.Rate*1e6+float64(ahead))/1e3) + 1
 	return time.Duration(min(ms, float64(WaitMax.Milliseconds()))) * time.Millisecond
 }
+
+// Full is the time from the last refill until the bucket is full, bounded by WaitMax.
+func (b *Bucket) Full() time.Duration {
+	if b.Unlimited() || b.Tokens >= b.Burst {
+		return 0
+	}
+	return time.Duration(min(math.Ceil((b.Burst-b.Tokens)/b.Rate*1e3)+1, float64(WaitMax.Milliseconds()))) * time.Millisecond
+}

@@ -48,6 +48,7 @@ type Shares struct {
 	untold   []*account         // that have used something since it was told last
 
 	overdue, all fading
+	region       fading // what is known of the whole region's
 }
 
 // account is one tenant's.
@@ -56,6 +57,7 @@ type account struct {
 	weight  float64
 	virtual float64
 	urgent  fading
+	used    fading  // in the whole region
 	demoted bool    // its urgent use was beyond its share
 	refs    int     // what it waits for and what it runs
 	seats   []*seat // in queues
@@ -134,7 +136,7 @@ func (s *Shares) Charge(tenant string, use Use, amount float64, now time.Time) {
 		a.telling = true
 		s.untold = append(s.untold, a)
 	}
-	s.advance(a, amount)
+	s.use(a, amount, now)
 	s.all.add(amount, now)
 	switch use {
 	case Urgent:
@@ -158,7 +160,16 @@ func (s *Shares) ChargeElsewhere(tenant string, amount float64, now time.Time) {
 	if amount == 0 || math.IsNaN(amount) || math.IsInf(amount, 0) {
 		return
 	}
-	s.advance(s.account(tenant, now), amount)
+	s.use(s.account(tenant, now), amount, now)
+}
+
+// Used is a tenant's part of what was used in the region over the last minute.
+func (s *Shares) Used(tenant string, now time.Time) float64 {
+	a, all := s.accounts[tenant], s.region.value(now)
+	if a == nil || all <= 0 {
+		return 0
+	}
+	return min(a.used.value(now)/all, 1)
 }
 
 // Served tells that a tenant's turn is used. Virtual time goes on to the tenant's own.
@@ -231,7 +242,9 @@ func (s *Shares) account(tenant string, now time.Time) *account {
 	return a
 }
 
-func (s *Shares) advance(a *account, amount float64) {
+func (s *Shares) use(a *account, amount float64, now time.Time) {
+	a.used.add(amount, now)
+	s.region.add(amount, now)
 	a.virtual += amount / a.weight
 	for _, seat := range a.seats {
 		seat.queue.moved(seat)

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/errandhq/errand"
@@ -22,8 +21,9 @@ import (
 // load is how tasks are handed to Errand.
 type load struct {
 	slots   int
-	backlog bool // everything is submitted before the worker comes
-	keyed   bool // with idempotency keys
+	backlog bool                          // everything is submitted before the worker comes
+	keyed   bool                          // with idempotency keys
+	limits  func(task int) []errand.Limit // that a task carries; nil for none
 }
 
 // warmUps are single tasks before a measurement: the first statements on an empty table decide how the later ones are planned.
@@ -35,6 +35,11 @@ func (b *bench) runErrand(ctx context.Context, l load) (measured, error) {
 	defer cancel()
 	if err := b.fresh(ctx, fmt.Sprintf("%s_%d", b.name, b.round), 1, 0); err != nil {
 		return measured{}, err
+	}
+	if l.limits != nil {
+		if err := b.putLimits(ctx, "acme", hugeLimits()...); err != nil {
+			return measured{}, err
+		}
 	}
 	client, err := errand.NewClient(errand.Config{URLs: b.urls, Key: b.tenant})
 	if err != nil {
@@ -78,9 +83,8 @@ func (b *bench) meterOf(ctx context.Context, worker *noop) (*meter, error) {
 	return startMeter(ctx, b.cluster, processes)
 }
 
-// closedLoop keeps at most slots tasks between submit and recorded end.
+// closedLoop keeps as many tasks between submit and recorded end as may run at once.
 func (b *bench) closedLoop(ctx context.Context, client *errand.Client, worker *noop, l load) (measured, error) {
-	batches := b.Tasks / b.Batch
 	profiled := b.profileScheduler(ctx)
 	if err := worker.wait(ctx, warmUps); err != nil {
 		return measured{}, err
@@ -89,27 +93,15 @@ func (b *bench) closedLoop(ctx context.Context, client *errand.Client, worker *n
 	if err != nil {
 		return measured{}, err
 	}
-	room := semaphore.NewWeighted(int64(l.slots))
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { // what has ended makes room
-		for released := int64(0); released < int64(batches*b.Batch); {
-			select {
-			case <-worker.news:
-			case <-groupCtx.Done():
-				return groupCtx.Err()
-			}
-			if n := worker.ended.Load() - warmUps - released; n > 0 {
-				room.Release(n)
-				released += n
-			}
-		}
-		return nil
-	})
-	group.Go(func() error { return b.submitAll(groupCtx, client, l, room) })
-	if err := group.Wait(); err != nil {
-		return measured{}, fmt.Errorf("%w (%d of %d had ended)", err, worker.ended.Load()-warmUps, b.Tasks)
+	all := b.loop(client, l, outstandingOf(l.slots))
+	all.await = func(ctx context.Context, n int64) (int64, error) {
+		err := worker.wait(ctx, warmUps+int(n)+1)
+		return worker.ended.Load() - warmUps, err
 	}
-	got, err := meter.stop(ctx, batches*b.Batch, 0)
+	if err := all.run(ctx); err != nil {
+		return measured{}, err
+	}
+	got, err := meter.stop(ctx, all.total, 0)
 	return got, errors.Join(err, profiled(), worker.stop(politeLimit))
 }
 
@@ -121,8 +113,8 @@ func (b *bench) fromBacklog(ctx context.Context, client *errand.Client, l load) 
 		return measured{}, err
 	}
 	began := time.Now()
-	room := semaphore.NewWeighted(int64(batches * b.Batch))
-	if err := b.submitAll(ctx, client, l, room); err != nil {
+	all := b.loop(client, l, batches*b.Batch)
+	if err := all.submit(ctx, semaphore.NewWeighted(int64(all.outstanding))); err != nil {
 		return measured{}, err
 	}
 	took := time.Since(began)
@@ -142,57 +134,27 @@ func (b *bench) fromBacklog(ctx context.Context, client *errand.Client, l load) 
 	return got, errors.Join(err, profiled(), worker.stop(politeLimit))
 }
 
-// submitters is how many submissions are on their way at once: enough to keep the scheduler busy.
-const submitters = 4
-
-func (b *bench) submitAll(ctx context.Context, client *errand.Client, l load, room *semaphore.Weighted) error {
-	size := min(b.Batch, max(l.slots/4, 1))
-	total := b.Tasks / b.Batch * b.Batch
-	group, ctx := errgroup.WithContext(ctx)
-	var next atomic.Int64
-	for range submitters {
-		group.Go(func() error {
-			for {
-				from := int(next.Add(int64(size))) - size
-				if from >= total {
-					return nil
-				}
-				n := min(size, total-from)
-				if err := room.Acquire(ctx, int64(n)); err != nil {
-					return err
-				}
-				if err := submitBatch(ctx, client, b.specs(from, n, l.keyed)); err != nil {
-					return err
-				}
-			}
-		})
+// loop is of all the tasks of a run.
+func (b *bench) loop(client *errand.Client, l load, outstanding int) *loop {
+	return &loop{
+		client: client, total: b.Tasks / b.Batch * b.Batch, batch: min(b.Batch, max(l.slots/4, 1)), outstanding: outstanding,
+		specs: func(from, n int) []errand.Spec { return b.specs(from, n, l) },
 	}
-	return group.Wait()
 }
 
-func (b *bench) specs(from, n int, keyed bool) []errand.Spec {
+func (b *bench) specs(from, n int, l load) []errand.Spec {
 	specs := make([]errand.Spec, n)
 	payload := make([]byte, b.Bytes)
 	for i := range specs {
 		specs[i] = errand.Spec{Kind: "noop", Payload: payload}
-		if keyed {
+		if l.keyed {
 			specs[i].IdempotencyKey = "key-" + strconv.Itoa(from+i)
+		}
+		if l.limits != nil {
+			specs[i].Limits = l.limits(from + i)
 		}
 	}
 	return specs
-}
-
-func submitBatch(ctx context.Context, client *errand.Client, specs []errand.Spec) error {
-	outcomes, err := client.SubmitMany(ctx, specs)
-	if err != nil {
-		return err
-	}
-	for _, o := range outcomes {
-		if o.Err != nil {
-			return o.Err
-		}
-	}
-	return nil
 }
 
 // noop is a worker process that does nothing with its tasks, and tells how many ends are recorded.

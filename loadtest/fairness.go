@@ -124,7 +124,7 @@ func (c *fairnessCmd) one(ctx context.Context, cl *cluster, round int, of fairCa
 	}
 	var workers [2]*timed
 	for i := range workers {
-		spec := timedSpec{name: fmt.Sprintf("worker%d", i+1), url: cl.urls[i], key: pool, kinds: kinds, slots: c.Slots}
+		spec := timedSpec{name: fmt.Sprintf("worker%d", i+1), urls: cl.urls[i : i+1], key: pool, kinds: kinds, slots: c.Slots}
 		if workers[i], err = cl.startTimed(ctx, spec); err != nil {
 			return fairRun{}, err
 		}

@@ -17,7 +17,10 @@ type cli struct {
 	Throughput throughputCmd `cmd:"" help:"Tasks per second, beside raw SQL and the peers on the same server."`
 	Latency    latencyCmd    `cmd:"" help:"From submit to handler start on an idle system, beside one durable insert."`
 	Noisy      noisyCmd      `cmd:"" help:"How long urgent tasks wait while another tenant floods the system."`
+	Estimate   estimateCmd   `cmd:"" help:"How good the answer of a submit guesses when the task will start."`
 	Fairness   fairnessCmd   `cmd:"" help:"Shares of two backlogged tenants, weights 3 : 1, task times 100 : 1, on two schedulers."`
+	Limits     limitsCmd     `cmd:"" help:"What named limits cost, and whether a cap holds on two schedulers."`
+	Backlog    backlogCmd    `cmd:"" help:"Throughput, memory and a quiet tenant's waits with millions of tasks waiting."`
 
 	Worker workerCmd `cmd:"" hidden:"" help:"A worker of the crash scenarios."`
 	Noop   noopCmd   `cmd:"" hidden:"" help:"A worker of the measurements."`
@@ -28,7 +31,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	var c cli
 	command := kong.Parse(&c, kong.Name("loadtest"), kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Vars{"contenders": contenderNames()})
+		kong.Vars{"contenders": contenderNames(), "tally_every": tallyEvery.String()})
 	err := command.Run()
 	stop()
 	if err != nil {

@@ -120,7 +120,7 @@ func (c *noisyCmd) phase(ctx context.Context, cl *cluster, round int, name strin
 	if err != nil {
 		return noisyRun{}, err
 	}
-	worker, err := cl.startTimed(ctx, timedSpec{name: "worker", url: cl.urls[0], key: pool, kinds: kinds, slots: c.Slots})
+	worker, err := cl.startTimed(ctx, timedSpec{name: "worker", urls: cl.urls, key: pool, kinds: kinds, slots: c.Slots})
 	if err != nil {
 		return noisyRun{}, err
 	}

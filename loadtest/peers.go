@@ -35,7 +35,8 @@ func peer(name, mode string) func(ctx context.Context, b *bench) (measured, erro
 			return measured{}, err
 		}
 		cmd := exec.CommandContext(ctx, b.peers, name, "--dsn", b.postgres.DSN(database), "--redis", b.redis.URL(), "--mode", mode,
-			"--tasks", strconv.Itoa(b.Tasks), "--batch", strconv.Itoa(b.Batch), "--bytes", strconv.Itoa(b.Bytes), "--warm-ups", strconv.Itoa(warmUps))
+			"--tasks", strconv.Itoa(b.Tasks), "--batch", strconv.Itoa(b.Batch), "--bytes", strconv.Itoa(b.Bytes), "--warm-ups", strconv.Itoa(warmUps),
+			"--outstanding", strconv.Itoa(outstandingOf(b.Slots))) // the closed loop of Errand has as many
 		out, err := cmd.Output()
 		if err != nil {
 			return measured{}, fmt.Errorf("%w: %s", err, stderrOf(err))

@@ -48,7 +48,7 @@ func runRawSQL(ctx context.Context, b *bench) (measured, error) {
 		conns[i] = conn
 	}
 	for range warmUps {
-		if err := rawPipeline(ctx, conns, b.Bytes, []int{1}); err != nil {
+		if err := rawPipeline(ctx, conns, b.Bytes, []int{1}, 1); err != nil {
 			return measured{}, err
 		}
 	}
@@ -60,7 +60,9 @@ func runRawSQL(ctx context.Context, b *bench) (measured, error) {
 	if err != nil {
 		return measured{}, err
 	}
-	if err := rawPipeline(ctx, conns, b.Bytes, sizes); err != nil {
+	// Three batches are in the statements; the others of those that a closed loop would have outstanding wait between them.
+	waiting := max((outstandingOf(b.Slots)/b.Batch-len(conns))/2, 1)
+	if err := rawPipeline(ctx, conns, b.Bytes, sizes, waiting); err != nil {
 		return measured{}, err
 	}
 	got, err := meter.stop(ctx, len(sizes)*b.Batch, 0)
@@ -86,9 +88,9 @@ func indexedConn(ctx context.Context, dsn string) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, cfg)
 }
 
-func rawPipeline(ctx context.Context, conns [3]*pgx.Conn, bytes int, sizes []int) error {
+func rawPipeline(ctx context.Context, conns [3]*pgx.Conn, bytes int, sizes []int, waiting int) error {
 	group, ctx := errgroup.WithContext(ctx)
-	inserted, claimed := make(chan rawBatch, 2), make(chan rawBatch, 2)
+	inserted, claimed := make(chan rawBatch, waiting), make(chan rawBatch, waiting)
 	session := newRawID(0)
 	group.Go(func() error {
 		defer close(inserted)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -23,7 +24,11 @@ type order struct {
 
 // orderOf is the payload of a task that is submitted now.
 func orderOf(mark string, takes time.Duration) []byte {
-	raw, _ := json.Marshal(order{mark, time.Now().UnixMicro(), takes.Microseconds()}) // strings and numbers always can be
+	return order{mark, time.Now().UnixMicro(), takes.Microseconds()}.encode()
+}
+
+func (o order) encode() []byte {
+	raw, _ := json.Marshal(o) // strings and numbers always can be
 	return raw
 }
 
@@ -44,10 +49,11 @@ func (c counts) minus(d counts) counts {
 
 // tally is what a timed worker tells. Its last one, when it has drained, has the waits from submit to handler start in microseconds.
 type tally struct {
-	At    int64                             `json:"at"` // microseconds since 1970
-	Peak  int                               `json:"peak"`
-	Marks map[string]counts                 `json:"marks"`
-	Waits map[string]*hdrhistogram.Snapshot `json:"waits,omitempty"`
+	At       int64                             `json:"at"` // microseconds since 1970
+	Peak     int                               `json:"peak"`
+	Answered int64                             `json:"answered"` // ends that are recorded
+	Marks    map[string]counts                 `json:"marks"`
+	Waits    map[string]*hdrhistogram.Snapshot `json:"waits,omitempty"`
 }
 
 // Bounds of waits: a microsecond to an hour, with three digits. What waits longer counts as an hour.
@@ -60,26 +66,30 @@ func newWaits() *hdrhistogram.Histogram { return hdrhistogram.New(waitMin, waitM
 
 // timedCmd is a worker whose tasks say how long they take, and which tells who has used how much of it.
 type timedCmd struct {
-	URL   string   `required:""`
-	Key   string   `required:""`
-	Kinds []string `required:""`
-	Slots int      `help:"For each kind." required:""`
-	Peak  string   `help:"File of the count that worker processes share; none for this process's own." placeholder:"FILE"`
+	URL   []string      `required:""`
+	Key   string        `required:""`
+	Kinds []string      `required:""`
+	Slots int           `help:"For each kind." required:""`
+	Every time.Duration `help:"How often it tells." default:"${tally_every}"`
+	Peak  string        `help:"File of the count that worker processes share; none for this process's own." placeholder:"FILE"`
 }
 
-// tallyEvery is how often it tells; busy times are exact at that moment.
+// tallyEvery is how often it tells, where nothing else is said; busy times are exact at that moment.
 const tallyEvery = 100 * time.Millisecond
 
 // Run serves until the context ends, and drains.
 func (c *timedCmd) Run(ctx context.Context) error {
 	w, err := errand.NewWorker(errand.WorkerConfig{
-		Config: errand.Config{URLs: []string{c.URL}, Key: c.Key},
+		Config: errand.Config{URLs: c.URL, Key: c.Key},
 		Log:    slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {
 		return err
 	}
 	b := &book{marks: map[string]*page{}}
+	if c.Every <= 0 {
+		return errors.New("--every: must be above 0")
+	}
 	if c.Peak != "" {
 		if b.shared, err = openSharedCount(c.Peak); err != nil {
 			return err
@@ -92,14 +102,14 @@ func (c *timedCmd) Run(ctx context.Context) error {
 	stop, told := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(told)
-		tick := time.NewTicker(tallyEvery)
+		tick := time.NewTicker(c.Every)
 		defer tick.Stop()
 		for {
 			select {
 			case <-stop:
 				return
 			case <-tick.C:
-				_ = out.Encode(b.tally(false)) // the parent is gone: so will be this process
+				_ = out.Encode(b.tally(w, false)) // the parent is gone: so will be this process
 			}
 		}
 	}()
@@ -109,7 +119,7 @@ func (c *timedCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return out.Encode(b.tally(true))
+	return out.Encode(b.tally(w, true))
 }
 
 // book keeps the counts of a timed worker.
@@ -183,10 +193,11 @@ func (b *book) end(o order, began int64) {
 	}
 }
 
-func (b *book) tally(last bool) tally {
+func (b *book) tally(w *errand.Worker, last bool) tally {
+	answered := w.Stats().Answered
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	t := tally{At: time.Now().UnixMicro(), Peak: b.peak, Marks: make(map[string]counts, len(b.marks))}
+	t := tally{At: time.Now().UnixMicro(), Peak: b.peak, Answered: answered, Marks: make(map[string]counts, len(b.marks))}
 	if b.shared != nil {
 		t.Peak = b.shared.peak()
 	}

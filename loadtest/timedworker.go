@@ -21,28 +21,33 @@ import (
 type timed struct {
 	process
 	mu      sync.Mutex
-	tallies []tally // in the order of time, at most talliesMax
+	news    chan struct{} // closed, and another one made, when there is a new tally
+	tallies []tally       // in the order of time, at most talliesMax
 }
 
-// talliesMax bounds what is kept of a worker's life: an hour of it.
+// talliesMax bounds what is kept of a worker's life: an hour of it, as often as is usual.
 const talliesMax = int(time.Hour / tallyEvery)
 
 // timedSpec says which worker is wanted.
 type timedSpec struct {
 	name  string
-	url   string
+	urls  []string // it connects to one of them, the first where it can
 	key   string
 	kinds []string
 	slots int
-	peak  string // file of the shared count, or empty
+	every time.Duration // how often it tells, 0 for tallyEvery
+	peak  string        // file of the shared count, or empty
 }
 
 func (c *cluster) startTimed(ctx context.Context, s timedSpec) (*timed, error) {
-	args := []string{"timed", "--url", s.url, "--key", s.key, "--kinds", strings.Join(s.kinds, ","), "--slots", strconv.Itoa(s.slots)}
+	args := []string{"timed", "--url", strings.Join(s.urls, ","), "--key", s.key, "--kinds", strings.Join(s.kinds, ","), "--slots", strconv.Itoa(s.slots)}
+	if s.every > 0 {
+		args = append(args, "--every", s.every.String())
+	}
 	if s.peak != "" {
 		args = append(args, "--peak", s.peak)
 	}
-	w := &timed{}
+	w := &timed{news: make(chan struct{})}
 	w.name = s.name
 	if err := c.startTelling(ctx, &w.process, args, w.listen); err != nil {
 		return nil, err
@@ -95,7 +100,31 @@ func (w *timed) listen(out io.Reader) {
 		} else {
 			w.tallies[talliesMax-1] = t
 		}
+		close(w.news)
+		w.news = make(chan struct{})
 		w.mu.Unlock()
+	}
+}
+
+// when waits for a tally of which something is true.
+func (w *timed) when(ctx context.Context, is func(tally) bool) (tally, error) {
+	for {
+		w.mu.Lock()
+		now, news := tally{}, w.news
+		if n := len(w.tallies); n > 0 {
+			now = w.tallies[n-1]
+		}
+		w.mu.Unlock()
+		if is(now) {
+			return now, nil
+		}
+		select {
+		case <-news:
+		case <-w.done:
+			return now, fmt.Errorf("%s has ended, log in %s", w.name, w.log)
+		case <-ctx.Done():
+			return now, fmt.Errorf("%w (%d had ended)", ctx.Err(), now.Answered)
+		}
 	}
 }
 

@@ -178,6 +178,7 @@ func (b *backlog) takeOut(buf *buffer) {
 		}
 	case buf.gate != nil:
 		heap.Remove(&buf.gate.waiting, buf.spot)
+		buf.gate.among.touch(buf.gate) // nobody may need it any more
 		buf.gate = nil
 	case buf.parked:
 		buf.parked = false

@@ -51,8 +51,8 @@ func (c *Change) tiers(t *Task) {
 }
 
 // times changes when a task may start and must have started, and what follows from it. A ready task that may start at once
-// already has waited since it was ready.
-func (c *Change) times(t *Task, now time.Time) {
+// already has waited since it was ready; one that has kept its due keeps it still unless that is what changes.
+func (c *Change) times(t *Task, kept bool, now time.Time) {
 	if c.StartBy != nil {
 		t.StartBy = *c.StartBy
 	}
@@ -67,7 +67,10 @@ func (c *Change) times(t *Task, now time.Time) {
 		t.State, t.RunAt, t.ReadyAt = Ready, time.Time{}, now
 	}
 	if t.State == Scheduled {
-		t.Due, t.WakeAt = t.RunAt.Add(t.Tolerance), t.firstWake()
+		if !kept || c.RunAt != nil || c.Tier != nil || c.Tolerance != nil {
+			t.Due = t.RunAt.Add(t.Tolerance)
+		}
+		t.WakeAt = t.firstWake()
 		return
 	}
 	t.Due, t.WakeAt = t.ReadyAt.Add(t.Tolerance), t.StartBy

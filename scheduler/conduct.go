@@ -87,7 +87,7 @@ func (c *Core) reported(r *Report) {
 	}
 	c.ran(a)
 	draw := c.draw()
-	e := decide(&a.Held, a.stop, r, draw)
+	e := c.endingOf(a, r, draw)
 	switch {
 	case e.To == Succeeded:
 		c.retries.succeeded(a.Kind)
@@ -97,6 +97,13 @@ func (c *Core) reported(r *Report) {
 		}
 	}
 	c.close(a, e)
+}
+
+func (c *Core) endingOf(a *attempt, r *Report, draw float64) Ending {
+	if r.Outcome == OutcomeBackpressure {
+		return pressed(&a.Held, r, c.press(a, r.Limit), draw)
+	}
+	return decide(&a.Held, a.stop, r, draw)
 }
 
 // close frees an attempt's room and has its ending written.

@@ -28,6 +28,7 @@ type Core struct {
 	waiting  *backlog
 	attempts *attempts
 	retries  budget
+	pressed  Pressed
 	dueNow   []ID // buffered rows that are still scheduled in the store
 	now      time.Time
 	// elsewhere is how many slots for each kind the region's other instances have.
@@ -267,15 +268,22 @@ func (c *Core) RefillRows(keys []BufferKey, shards int) int {
 	return max(want/max(shards, 1), 1) + 1
 }
 
+// Pressed is how many reports of backpressure the core has taken since it began.
+func (c *Core) Pressed() Pressed { return c.pressed }
+
 // Counts is how many rows a core holds, for metrics.
 type Counts struct {
 	Buffered, Claiming, Sent, Running, Stopping, Ending int
 	Groups                                              int
+	Gated                                               Gated // of the buffered ones, what gates hold back
 }
+
+// Gated is how many buffered rows gates hold back, by what the gates are for. Of much that waits for a gate few rows are buffered.
+type Gated struct{ Tenant, Kind, Limit int }
 
 // Counts returns how many rows the core holds.
 func (c *Core) Counts() Counts {
-	n := Counts{Buffered: len(c.waiting.rows), Groups: len(c.waiting.groups)}
+	n := Counts{Buffered: len(c.waiting.rows), Groups: len(c.waiting.groups), Gated: c.gates.gated()}
 	for _, a := range c.attempts.byID {
 		switch a.phase {
 		case claiming:

@@ -33,6 +33,7 @@ import (
 //	ended TASK...                            it answers endings
 //	accept TASK... | undelivered TASK...     workers have started attempts; assignments could not be sent
 //	report TASK... OUTCOME [FACTS]           workers say what became of attempts
+//	bears LIMIT RATE for=DURATION            workers run all there is, and call a service that bears so many a second
 //	cancel TASK...                           somebody cancels tasks
 //	takeover TASK... by=WORKER [FACTS]       running attempts of another session are this one's now
 //	missing TASK...                          running rows are not this session's any more
@@ -47,7 +48,7 @@ import (
 //	state                                    prints what the core knows
 //
 // TASKs may be given as a range, such as r01..r40. FACTS of a task: tenant, kind, tier, due (from the start of the story), shard, attempts (max_attempts), timeout,
-// tolerance, suspect, exclusive, limits; of a report: reason, retry_after, delay, non_retryable.
+// tolerance, suspect, exclusive, limits; of a report: reason, retry_after, delay, limit, non_retryable.
 func TestCoreScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		if filepath.Ext(path) != ".txt" {

@@ -35,8 +35,9 @@ const estimateMax = 365 * 24 * time.Hour
 // gateSample bounds the buffers that are counted behind one gate; those beyond it are thought to be like them.
 const gateSample = 64
 
-// Estimate guesses when a new task will start that does not start at once.
-func (c *Core) Estimate(t *Task, now time.Time) Estimate {
+// Estimate guesses when a new task will start that does not start at once. before is how many of its tenant, kind and tier came just before
+// it and are not told of yet.
+func (c *Core) Estimate(t *Task, before int, now time.Time) Estimate {
 	if t.State == Running {
 		return Estimate{Start: now}
 	}
@@ -44,11 +45,14 @@ func (c *Core) Estimate(t *Task, now time.Time) Estimate {
 	if load.Own+load.Shared+elsewhere == 0 {
 		return Estimate{Risk: RiskNoWorker}
 	}
-	wait, possible := c.gateWait(t, now)
+	wait, possible := c.gateWait(t, before, now)
 	if !possible {
 		return Estimate{Risk: RiskPaused}
 	}
-	wait = max(wait, c.roomWait(t, load, elsewhere))
+	wait = max(wait, c.roomWait(t, before, load, elsewhere))
+	if wait > 0 && !c.costs.usual.Any() {
+		return Estimate{} // nobody knows how long anything takes
+	}
 	if wait >= estimateMax.Seconds() {
 		return Estimate{Risk: t.late(now.Add(estimateMax))}
 	}
@@ -72,9 +76,9 @@ func (t *Task) late(start time.Time) Risk {
 }
 
 // roomWait is how many seconds pass until a slot is the task's.
-func (c *Core) roomWait(t *Task, load placement.Load, elsewhere int) float64 {
+func (c *Core) roomWait(t *Task, before int, load placement.Load, elsewhere int) float64 {
 	part := c.fillOf(t)
-	ahead := c.ahead(t.Tenant, t.Kind, t.Tier)
+	ahead := c.ahead(t.Tenant, t.Kind, t.Tier) + float64(before)
 	if ahead == 0 && (load.OwnUsed < load.Own || float64(load.SharedUsed) < math.Ceil(part*float64(load.Shared))) {
 		return 0
 	}
@@ -130,7 +134,7 @@ func (t *tally) waits(kind string, tier Tier, open int64) float64 {
 }
 
 // gateWait is how many seconds pass until the gates let a new task through, and false when nobody knows: something is paused.
-func (c *Core) gateWait(t *Task, now time.Time) (float64, bool) {
+func (c *Core) gateWait(t *Task, before int, now time.Time) (float64, bool) {
 	wait := 0.0
 	for _, g := range c.gates.of(t.Tenant, t.Kind, t.Spec.Limits) {
 		if g.closed {
@@ -139,7 +143,7 @@ func (c *Core) gateWait(t *Task, now time.Time) (float64, bool) {
 		if g.admits(now, c.gates.parts) && len(g.waiting) == 0 {
 			continue
 		}
-		ahead := g.rowsHeld() + 1
+		ahead := g.rowsHeld() + float64(before) + 1
 		if slots := g.slots - g.overhang; g.capped {
 			wait = max(wait, ahead*c.costs.usual.Expect(costKey{t.Tenant, t.Kind})/float64(max(slots, 1)))
 		}

@@ -12,6 +12,8 @@ import (
 // This file holds what a start must pass besides finding room: pauses, caps of tenants, and named limits. A slot of a cap is a running
 // row that carries it: the core counts its own attempts, so that nothing can leak. What a closed gate holds back never holds up what
 // stands behind it.
+//
+// The rate of a named limit gives way to backpressure, see pressure.go.
 
 // gateOf says what a gate is for.
 type gateOf uint8
@@ -41,6 +43,7 @@ func (k gateKey) salt() uint64 {
 // gate lets starts pass as long as its cap and its rate allow it.
 type gate struct {
 	key      gateKey
+	among    *gates
 	closed   bool // paused
 	capped   bool
 	limit    int     // attempts at once, in the region
@@ -77,18 +80,19 @@ func (g *gate) room(now time.Time, parts []fairness.Part) (int, bool) {
 // refill brings the bucket up to date, and tells whether there is a rate at all.
 func (g *gate) refill(now time.Time, parts []fairness.Part) bool {
 	rate := g.rate
-	if adaptive, limited := g.adaptive.Rate(now); limited && (rate == 0 || adaptive < rate) {
+	of := 1
+	for _, p := range parts {
+		of = max(of, p.Of)
+	}
+	rate /= float64(of)
+	g.adaptive.Most = rate
+	if adaptive, limited := g.adaptive.Rate(now); limited { // of this instance's own starts: no part is taken of it
 		rate = adaptive
 	}
 	if rate == 0 {
 		g.bucket = fairness.Bucket{}
 		return false
 	}
-	of := 1
-	for _, p := range parts {
-		of = max(of, p.Of)
-	}
-	rate /= float64(of)
 	g.bucket.Limit = fairness.Limit{Rate: rate, Burst: max(1, rate*burstTime)}
 	g.bucket.Refill(now)
 	return true
@@ -99,9 +103,20 @@ func (g *gate) admits(now time.Time, parts []fairness.Part) bool {
 	return n > 0 || !bounded
 }
 
-// idle tells whether nothing would be forgotten with the gate.
-func (g *gate) idle() bool {
-	return g.used == 0 && g.overhang == 0 && len(g.waiting) == 0 && (g.bucket.Unlimited() || g.bucket.Tokens >= g.bucket.Burst) && !g.closed
+// unused tells whether nothing passes the gate or waits for it.
+func (g *gate) unused() bool {
+	return g.used == 0 && g.overhang == 0 && len(g.waiting) == 0 && !g.closed
+}
+
+// forgets is when an unused gate may be dropped: what it has given out is paid back then, and what it has learned of its rate is old.
+func (g *gate) forgets(now time.Time) time.Time {
+	at := g.adaptive.Forgets()
+	if !g.bucket.Unlimited() {
+		if full := now.Add(g.bucket.Full()); full.After(at) {
+			at = full
+		}
+	}
+	return at
 }
 
 // gates are all that are set, and what is set.
@@ -135,7 +150,7 @@ func (s *gates) of(tenant, kind string, limits []LimitKey) []*gate {
 		all = append(all, s.gate(gateKey{tenant: tenant, of: gateKind, name: kind}, true, 0, 0))
 	}
 	for _, l := range limits {
-		if set, is := s.limits[[2]string{tenant, l.Name}]; is {
+		if set, is := s.limits[[2]string{tenant, l.Name}]; is { // also one that caps nothing: it gives way to backpressure
 			all = append(all, s.gate(gateKey{tenant: tenant, of: gateLimit, name: l.Name, key: l.Key}, false, set.Concurrency, set.Rate))
 		}
 	}
@@ -146,7 +161,7 @@ func (s *gates) of(tenant, kind string, limits []LimitKey) []*gate {
 func (s *gates) gate(key gateKey, paused bool, limit int, rate float64) *gate {
 	g := s.byKey[key]
 	if g == nil {
-		g = &gate{key: key, opensAt: -1}
+		g = &gate{key: key, among: s, opensAt: -1}
 		s.byKey[key] = g
 	} else if g.closed == paused && g.limit == limit && g.rate == rate {
 		return g
@@ -223,7 +238,27 @@ func (s *gates) wait(g *gate, now time.Time) {
 	if len(g.waiting) == 0 || g.bucket.Unlimited() || g.closed || (g.capped && g.used >= g.slots-g.overhang) {
 		return
 	}
-	g.opens = now.Add(g.bucket.Wait(now))
+	s.lookAgain(g, now.Add(g.bucket.Wait(now)))
+}
+
+// drop forgets a gate that nothing needs, or looks again when that may be so.
+func (s *gates) drop(g *gate, now time.Time) {
+	if !g.unused() || s.byKey[g.key] != g {
+		return
+	}
+	if at := g.forgets(now); at.After(now) {
+		s.lookAgain(g, at)
+		return
+	}
+	if g.opensAt >= 0 {
+		heap.Remove(&s.opening, g.opensAt)
+	}
+	delete(s.byKey, g.key)
+}
+
+// lookAgain has a gate looked at, at a time.
+func (s *gates) lookAgain(g *gate, at time.Time) {
+	g.opens = at
 	if g.opensAt >= 0 {
 		heap.Fix(&s.opening, g.opensAt)
 		return
@@ -237,6 +272,17 @@ func (s *gates) next() (time.Time, bool) {
 		return time.Time{}, false
 	}
 	return s.opening[0].opens, true
+}
+
+// gated counts the rows that wait for gates.
+func (s *gates) gated() Gated {
+	var n [gateLimit + 1]int
+	for _, g := range s.byKey { // sums: in any order
+		for _, buf := range g.waiting {
+			n[g.key.of] += len(buf.rows)
+		}
+	}
+	return Gated{Tenant: n[gateTenant], Kind: n[gateKind], Limit: n[gateLimit]}
 }
 
 // closedGate is the first gate that does not let a buffer's rows pass now, nil when all do.
@@ -272,12 +318,10 @@ func (c *Core) openGate(g *gate) {
 		n--
 	}
 	c.gates.wait(g, c.now)
-	if g.idle() && c.gates.byKey[g.key] == g {
-		delete(c.gates.byKey, g.key)
-	}
+	c.gates.drop(g, c.now)
 }
 
-// letNext lets one more buffer pass that waits for the gates of one which finds no room: what it could start, others may.
+// letNext lets one more buffer pass that waits for the gates of one which cannot start: what it could start, others may.
 func (c *Core) letNext(buf *buffer) {
 	for _, g := range c.gates.of(buf.key.tenant, buf.kind, buf.limits) {
 		if len(g.waiting) > 0 && g.admits(c.now, c.gates.parts) {
@@ -309,7 +353,7 @@ func (c *Core) apply(ev SettingsChanged) {
 		}
 	}
 	for _, l := range ev.Limits {
-		if l.Deleted || (l.Concurrency == 0 && l.Rate == 0) {
+		if l.Deleted {
 			delete(s.limits, [2]string{l.Tenant, l.Name})
 		} else {
 			s.limits[[2]string{l.Tenant, l.Name}] = l
@@ -339,8 +383,8 @@ func (c *Core) regate() {
 	}
 	for _, g := range old {
 		if !s.set(g.key) {
-			g.closed, g.capped, g.rate = false, false, 0
-			g.bucket = fairness.Bucket{}
+			g.closed, g.capped, g.limit, g.rate = false, false, 0, 0
+			g.bucket, g.adaptive = fairness.Bucket{}, fairness.Adaptive{}
 		} else {
 			s.refresh(g)
 		}

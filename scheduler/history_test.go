@@ -27,6 +27,7 @@ func TestAnyHistory(t *testing.T) {
 			"accept": h.accept, "report": h.report, "undelivered": h.undelivered, "missing": h.missing,
 			"attach": h.attach, "settle attach": h.settleAttach, "session": h.session, "lanes": h.lanes,
 			"lend": h.lend, "discover": h.discover, "refill": h.refill, "tick": h.tick, "room": h.changeRoom,
+			"limit": h.limit,
 		})
 		h.finish(t)
 	})
@@ -174,6 +175,9 @@ func (h *history) drawTask(t *rapid.T) Task {
 	if rapid.IntRange(0, 3).Draw(t, "only here") == 0 {
 		task.Spec.AllowedRegions = []string{"here"}
 	}
+	if key := rapid.SampledFrom([]string{"", "", "a", "b"}).Draw(t, "limit key"); key != "" {
+		task.Spec.Limits = []LimitKey{{Name: "api", Key: key}}
+	}
 	task.Due = h.a.now.Add(task.Tolerance)
 	return task
 }
@@ -268,9 +272,19 @@ func (h *history) accept(t *rapid.T) {
 
 func (h *history) report(t *rapid.T) {
 	if token, some := h.held(t); some {
-		r := Report{Token: token, Outcome: Outcome(rapid.IntRange(1, 5).Draw(t, "outcome")), Delay: time.Second}
+		r := Report{Token: token, Outcome: Outcome(rapid.IntRange(1, 6).Draw(t, "outcome")), Delay: time.Second, Limit: "api"}
+		r.RetryAfter = time.Duration(rapid.IntRange(-1, 2).Draw(t, "retry after")) * time.Second
 		h.step(t, func(w *world) { w.core.Step(Reported{Reports: []Report{r}}) })
 	}
+}
+
+// limit puts the limit that tasks carry, or deletes it.
+func (h *history) limit(t *rapid.T) {
+	l := LimitSettings{
+		Tenant: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "tenant"), Name: "api", Concurrency: rapid.IntRange(0, 2).Draw(t, "concurrency"),
+		Rate: float64(rapid.IntRange(0, 3).Draw(t, "rate")), Deleted: rapid.Bool().Draw(t, "deleted"),
+	}
+	h.step(t, func(w *world) { w.core.Step(SettingsChanged{Settings{Limits: []LimitSettings{l}}}) })
 }
 
 func (h *history) undelivered(t *rapid.T) {
@@ -440,6 +454,10 @@ func (w *world) settleAll() {
 // review does what the engine's loops over the store do: rows that run and that nobody here knows of go back, and scheduled
 // rows whose time has come are named.
 func (w *world) review() {
+	w.core.Step(Vanished{Tokens: slices.DeleteFunc(w.core.Ghosts(100), func(t Token) bool {
+		r := w.rows[t.ID]
+		return r.State == Running && r.Token() == t
+	})})
 	for _, r := range slices.SortedFunc(maps.Values(w.rows), func(a, b *Task) int { return cmp.Compare(a.ID.String(), b.ID.String()) }) {
 		switch {
 		case r.State == Running && !w.core.Holds(r.Token()):

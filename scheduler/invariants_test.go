@@ -47,6 +47,49 @@ func (w *world) check(t failing) {
 		}
 	}
 	w.checkBacklog(t)
+	w.checkGates(t)
+}
+
+// checkGates verifies that gates count what passed them, and that each that may be dropped will be.
+func (w *world) checkGates(t failing) {
+	t.Helper()
+	c := w.core
+	used := map[*gate]int{}
+	for _, a := range c.attempts.byID {
+		for _, g := range a.gates {
+			used[g]++
+		}
+	}
+	for _, one := range c.ghosts {
+		for _, g := range one.gates {
+			used[g]++
+		}
+	}
+	for key, g := range c.gates.byKey {
+		if g.key != key || g.used != used[g] {
+			t.Errorf("gate %v counts %d attempts, has %d", key, g.used, used[g])
+		}
+		if g.opensAt >= 0 && c.gates.opening[g.opensAt] != g {
+			t.Errorf("gate %v is not where it opens", key)
+		}
+		if g.unused() && g.opensAt < 0 && !g.changed {
+			t.Errorf("gate %v is used by nobody, and nobody will look at it", key)
+		}
+		if rate, limited := g.adaptive.Rate(w.now); limited && !(rate > 0) {
+			t.Errorf("gate %v gives way at %v", key, rate)
+		}
+		delete(used, g)
+	}
+	for _, g := range c.gates.opening {
+		if c.gates.byKey[g.key] != g {
+			t.Errorf("gate %v is gone, and will be looked at", g.key)
+		}
+	}
+	for g, n := range used {
+		if set := c.gates.set(g.key); set && n > 0 {
+			t.Errorf("gate %v is gone, and %d attempts have passed it", g.key, n)
+		}
+	}
 }
 
 func (w *world) checkBacklog(t failing) {

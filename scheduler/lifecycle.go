@@ -35,7 +35,7 @@ func (t Task) Claim(from State, seen int64, session SessionID, worker WorkerID, 
 	case t.pastStartBy(now):
 		return t, fmt.Errorf("claim %s: %w", t.Ref, ErrTooLate)
 	}
-	if from == Scheduled {
+	if from == Scheduled && !t.dueKept() {
 		t.ReadyAt, t.Due = now, now.Add(t.Tolerance)
 	}
 	t.State, t.Attempt = Running, t.Attempt+1
@@ -54,7 +54,10 @@ func (t Task) Wake(seen int64, now time.Time) (Task, error) {
 	case t.pastStartBy(now):
 		return t, fmt.Errorf("wake %s: %w", t.Ref, ErrTooLate)
 	}
-	t.State, t.ReadyAt, t.Due, t.WakeAt = Ready, now, now.Add(t.Tolerance), t.StartBy
+	if !t.dueKept() {
+		t.ReadyAt, t.Due = now, now.Add(t.Tolerance)
+	}
+	t.State, t.WakeAt = Ready, t.StartBy
 	return t, nil
 }
 
@@ -80,7 +83,7 @@ func (t Task) Update(c *Change, now time.Time) (Task, error) {
 	}
 	next := t
 	c.tiers(&next)
-	c.times(&next, now)
+	c.times(&next, t.dueKept(), now)
 	if err := c.check(&next, now); err != nil {
 		return t, fmt.Errorf("update %s: %w", t.Ref, err)
 	}
@@ -149,9 +152,11 @@ func (t Task) moveTo(e *Ending, now time.Time) (Task, error) {
 		return t.end(to, now, e.Failure), nil
 	case Ready: // keeps its due: it waits no longer than promised
 		t.WakeAt = t.StartBy
-	case Scheduled: // a retry or a snooze gets a new due
+	case Scheduled: // a retry or a snooze gets a new due; backpressure does not
 		t.RunAt = now.Add(e.Delay)
-		t.Due = t.RunAt.Add(t.Tolerance)
+		if !e.KeepDue {
+			t.Due = t.RunAt.Add(t.Tolerance)
+		}
 		t.WakeAt = t.firstWake()
 	default:
 		return t, fmt.Errorf("end %s as %v: %w", t.Ref, to, ErrNoSuchEnd)
@@ -166,6 +171,10 @@ func (t Task) end(to State, now time.Time, why *Failure) Task {
 	t.State, t.EndedAt, t.WakeAt, t.Failure = to, now, time.Time{}, why
 	return t
 }
+
+// dueKept tells of a scheduled task whether it has kept the due of when it was ready before: one with a new due is due its tolerance
+// after it may run, and the kept one is earlier.
+func (t *Task) dueKept() bool { return t.Due.Before(t.RunAt.Add(t.Tolerance)) }
 
 // firstWake is when a task that waits for run_at must be looked at.
 func (t *Task) firstWake() time.Time {

@@ -174,6 +174,7 @@ func (c *Core) serve(p *pass, r *round) {
 	if gate := c.closedGate(buf); gate != nil {
 		c.waiting.hold(buf, gate, c.now)
 		c.gates.wait(gate, c.now)
+		c.letNext(buf) // through those that it had passed
 		return
 	}
 	key := c.refusalKey(buf)

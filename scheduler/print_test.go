@@ -158,8 +158,12 @@ func (s *script) printState() {
 
 func (s *script) gateText(g *gate, rows int) string {
 	what := map[gateOf]string{gateTenant: "tenant " + g.key.tenant, gateKind: "kind " + g.key.name, gateLimit: "limit " + g.key.name}[g.key.of]
-	return fmt.Sprintf("%s%s: %d used%s%s%s", what, unless(g.key.key == "", "/"+g.key.key), g.used,
-		unless(!g.capped, fmt.Sprintf(" of %d", g.slots)), unless(!g.closed, ", paused"), unless(rows == 0, fmt.Sprintf(", %d wait", rows)))
+	gives := ""
+	if rate, limited := g.adaptive.Rate(s.now); limited {
+		gives = fmt.Sprintf(", gives way at %.1f/s", rate)
+	}
+	return fmt.Sprintf("%s%s: %d used%s%s%s%s", what, unless(g.key.key == "", "/"+g.key.key), g.used,
+		unless(!g.capped, fmt.Sprintf(" of %d", g.slots)), unless(!g.closed, ", paused"), unless(rows == 0, fmt.Sprintf(", %d wait", rows)), gives)
 }
 
 // workersKnown are those in the pool and those that attempts name.

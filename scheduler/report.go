@@ -10,11 +10,12 @@ type Outcome uint8
 
 // The outcomes a worker may report.
 const (
-	OutcomeSucceeded  Outcome = iota + 1
-	OutcomeFailed             // the handler returned an error or panicked
-	OutcomeStopped            // the handler ended because it was told to stop
-	OutcomeHandedBack         // not run to an end: drained, preempted or not accepted; does not count
-	OutcomeSnoozed            // the handler puts the task off by Delay; does not count
+	OutcomeSucceeded    Outcome = iota + 1
+	OutcomeFailed               // the handler returned an error or panicked
+	OutcomeStopped              // the handler ended because it was told to stop
+	OutcomeHandedBack           // not run to an end: drained, preempted or not accepted; does not count
+	OutcomeSnoozed              // the handler puts the task off by Delay; does not count
+	OutcomeBackpressure         // what the limit named by Limit guards asks for less; does not count
 )
 
 // Report is a worker's word on the end of an attempt.
@@ -25,14 +26,15 @@ type Report struct {
 	ResultType   string
 	Failure      Failure       // for OutcomeFailed and OutcomeHandedBack
 	NonRetryable bool          // for OutcomeFailed
-	RetryAfter   time.Duration // for OutcomeFailed: not tried again before
+	RetryAfter   time.Duration // for OutcomeFailed and OutcomeBackpressure: not tried again before
 	Delay        time.Duration // for OutcomeSnoozed
+	Limit        string        // for OutcomeBackpressure: the name of one of the task's limits
 }
 
 // SnoozeMax is the longest a handler may put a task off.
 const SnoozeMax = 365 * 24 * time.Hour
 
-// decide turns a report into the ending to write. draw is a random number in [0, 1) for the backoff's jitter.
+// decide turns a report into the ending to write, other than of backpressure: see pressed. draw is a random number in [0, 1) for the backoff's jitter.
 func decide(h *Held, stop StopCause, r *Report, draw float64) Ending {
 	switch r.Outcome {
 	case OutcomeSucceeded:

@@ -212,11 +212,13 @@ var (
 	trySuccess  = tryReported("success", OutcomeSucceeded, 0, Failure{})
 	tryLost     = tryOf{"worker lost", func(h *Held) Ending { return lostWorker(h, false) }}
 	tryReclaim  = tryOf{"scheduler lost", Reclaimed}
+	tryPressed  = tryOf{"backpressure", func(h *Held) Ending { return pressed(h, &Report{Token: h.Token, Limit: "api"}, true, 0) }}
+	tryUngated  = tryOf{"backpressure of no limit", func(h *Held) Ending { return pressed(h, &Report{Token: h.Token}, false, 0) }}
 	tryNoAccept = tryOf{"not accepted", func(h *Held) Ending { return Withdrawn(h, ReasonNotAccepted) }}
 )
 
 // FIELD-REPORTS B30: max_attempts is the number of starts that count. Errors, timeouts and lost workers count; drains,
-// preemptions, snoozes and assignments that never ran do not. One place counts.
+// preemptions, snoozes, backpressure and assignments that never ran do not. One place counts.
 func TestWhatCountsAgainstMaxAttempts(t *testing.T) {
 	for _, maxAttempts := range []int{1, 3} {
 		for _, counts := range []tryOf{tryError, tryTimeout, tryLost, tryReclaim} {
@@ -228,7 +230,7 @@ func TestWhatCountsAgainstMaxAttempts(t *testing.T) {
 				}
 			})
 		}
-		for _, free := range []tryOf{tryDrained, tryPreempt, trySnoozed, tryNoAccept} {
+		for _, free := range []tryOf{tryDrained, tryPreempt, trySnoozed, tryPressed, tryUngated, tryNoAccept} {
 			t.Run(fmt.Sprintf("%s five times, max_attempts %d", free.name, maxAttempts), func(t *testing.T) {
 				task := lifeOf(t, maxAttempts, free, free, free, free, free, trySuccess)
 				if task.State != Succeeded || task.Attempt != 6 || task.Counted != 0 {

@@ -15,6 +15,7 @@ import (
 //	limit NAME [tenant=T] [concurrency=N] [rate=R] [deleted]         or a named limit
 //	parts NUMBER/OF...                                               which part of every cap is this instance's; none for nothing
 //	estimate [kind=K] [tenant=T] [tier=...] ...                      when a new task would start
+//	picture                                                          who waits, and how long at most
 //	stock TENANT TIER TASKS                                          how much is open in the store
 //	used TENANT AMOUNT [virtual=V]                                   another instance tells what a tenant has used there
 func (s *script) runSettings(cmd string, w words) bool {
@@ -45,13 +46,15 @@ func (s *script) runSettings(cmd string, w words) bool {
 		t.RunAt = timeAfter(w.duration("run_in", 0), s.now)
 		t.Due = t.Due.Add(w.duration("run_in", 0))
 		t.StartBy = timeAfter(w.duration("start_by", 0), s.now)
-		got := s.core.Estimate(&t, s.now)
+		got := s.core.Estimate(&t, w.number("before", 0), s.now)
 		switch at := got.Start.Sub(s.now); {
 		case got.Start.IsZero():
 			s.printf("estimate: %s", got.Risk)
 		default:
 			s.printf("estimate: in %v %s", at, got.Risk)
 		}
+	case "picture":
+		s.printPicture(s.core.Picture(s.now, 10))
 	case "stock":
 		n, _ := strconv.ParseInt(w.names[2], 10, 64)
 		tiers := map[string]Tier{"urgent": Urgent, "standard": Standard, "deferrable": Deferrable}
@@ -63,6 +66,29 @@ func (s *script) runSettings(cmd string, w words) bool {
 		return false
 	}
 	return true
+}
+
+func (s *script) printPicture(p *Picture) {
+	for i := range p.Tenants {
+		t := &p.Tenants[i]
+		s.printf("%s: weight %g, fair %.2f, used %.2f, demoted %v", t.Tenant, t.Weight, t.Fair, t.Used, t.Demoted)
+		for _, tier := range Tiers {
+			if w := t.Tiers[tier]; w != (TierPicture{}) {
+				s.printf("  %s: open %d, here %d, running %d, held %d, unserved %d, oldest due %s, bound %v",
+					tier, w.Open, w.Here, w.Running, w.Held, w.Unserved, s.offset(w.OldestDue), w.Bound.Round(time.Millisecond))
+			}
+		}
+	}
+	for _, k := range p.Kinds {
+		s.printf("%s: %d of %d, here %d", k.Kind, k.Used, k.Slots, k.Here)
+	}
+}
+
+func (s *script) offset(at time.Time) string {
+	if at.IsZero() {
+		return "never"
+	}
+	return "+" + at.Sub(epoch).String()
 }
 
 func timeAfter(d time.Duration, now time.Time) time.Time {

@@ -37,6 +37,8 @@ func (s *script) runWorkers(cmd string, w words) bool {
 		s.core.Step(Undelivered{Tokens: s.tokens(w.names)})
 	case "report":
 		s.core.Step(Reported{Reports: s.reports(w)})
+	case "bears":
+		s.bears(w)
 	default:
 		return false
 	}
@@ -278,14 +280,14 @@ func (s *script) tokens(names []string) []Token {
 func (s *script) reports(w words) []Report {
 	outcomes := map[string]Outcome{
 		"succeeded": OutcomeSucceeded, "failed": OutcomeFailed, "stopped": OutcomeStopped,
-		"handed_back": OutcomeHandedBack, "snoozed": OutcomeSnoozed,
+		"handed_back": OutcomeHandedBack, "snoozed": OutcomeSnoozed, "backpressure": OutcomeBackpressure,
 	}
 	last := len(w.names) - 1
 	var reports []Report
 	for _, token := range s.tokens(w.names[:last]) {
 		reports = append(reports, Report{
 			Token: token, Outcome: outcomes[w.names[last]], Failure: Failure{Reason: Reason(w.facts["reason"])},
-			NonRetryable: w.facts["non_retryable"] != "", RetryAfter: w.duration("retry_after", 0), Delay: w.duration("delay", 0),
+			NonRetryable: w.facts["non_retryable"] != "", RetryAfter: w.duration("retry_after", 0), Delay: w.duration("delay", 0), Limit: w.facts["limit"],
 		})
 	}
 	return reports

@@ -30,6 +30,18 @@ func (b *backlog) tally(tenant string) *tally {
 	return t
 }
 
+// crowdMin is how many tasks of a tenant wait when it is thought to have a backlog.
+const crowdMin = 32
+
+// Crowded tells whether a tenant has a backlog of a tier here, other than urgent tasks that go first.
+func (c *Core) Crowded(tenant string, tier Tier) bool {
+	t := c.waiting.tallies[tenant]
+	if t == nil || t.rows[tier] < crowdMin {
+		return false
+	}
+	return tier != Urgent || c.waiting.demoted[tenant]
+}
+
 func (t *tally) ofKind(kind string) *kindTally {
 	k := t.kinds[kind]
 	if k == nil {

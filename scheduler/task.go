@@ -72,6 +72,7 @@ const (
 	ReasonDrained       Reason = "drained"        // the worker stopped and handed it back
 	ReasonPreempted     Reason = "preempted"      // a task of a higher tier needed the place
 	ReasonSnoozed       Reason = "snoozed"        // the handler put it off
+	ReasonBackpressure  Reason = "backpressure"   // what a named limit guards asked for less
 	ReasonPoison        Reason = "poison"         // it took too many workers down
 	ReasonCanceled      Reason = "canceled"       // somebody asked for it
 	ReasonExpired       Reason = "expired"        // not started by its start_by

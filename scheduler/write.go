@@ -94,6 +94,7 @@ type Ending struct {
 	Session     SessionID
 	To          State // Succeeded, Failed, Canceled; Ready (keeps its due); Scheduled (after Delay, with a new due)
 	Delay       time.Duration
+	KeepDue     bool // for Scheduled: the due stays, also when the task is ready again
 	Counted     bool // counts against max_attempts
 	Suspect     bool // the task was running when its worker was lost
 	SoleSuspect bool // and it was the only suspect there: counts toward poison

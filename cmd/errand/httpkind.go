@@ -115,7 +115,7 @@ func (k *httpKind) handle(ctx context.Context, a *errand.Attempt) (errand.Result
 		return errand.Result{}, errand.WithReason(err, "http_unreachable")
 	}
 	if err := statusError(resp, body); err != nil {
-		return errand.Result{}, err
+		return errand.Result{}, pressure(a, resp, err)
 	}
 	data, err := encodeResult(resp.StatusCode, body)
 	return errand.Result{Data: data, ContentType: "application/json"}, err
@@ -211,8 +211,25 @@ func statusError(resp *http.Response, body []byte) error {
 	return retryAfter(resp, err)
 }
 
-// retryAfter keeps the pause that a server asks for, in seconds or as a date.
+// pressure turns the word of a server that it is asked too much, and when to ask again, into backpressure of the task's limit. A task with
+// several limits does not say which of them guards the server, one without any has nothing to slow: for those it stays an error.
+func pressure(a *errand.Attempt, resp *http.Response, err error) error {
+	busy := resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable
+	if pause := pauseOf(resp); busy && pause > 0 && len(a.Limits) == 1 {
+		return errand.Backpressure(a.Limits[0].Name, pause)
+	}
+	return err
+}
+
 func retryAfter(resp *http.Response, err error) error {
+	if pause := pauseOf(resp); pause > 0 {
+		return errand.RetryAfter(err, pause)
+	}
+	return err
+}
+
+// pauseOf is the pause that a server asks for, in seconds or as a date; 0 for none.
+func pauseOf(resp *http.Response) time.Duration {
 	value := resp.Header.Get("Retry-After")
 	pause := time.Duration(0)
 	if seconds, parseErr := strconv.ParseUint(value, 10, 63); parseErr == nil {
@@ -220,8 +237,5 @@ func retryAfter(resp *http.Response, err error) error {
 	} else if at, parseErr := http.ParseTime(value); parseErr == nil {
 		pause = min(time.Until(at), httpRetryMax)
 	}
-	if pause <= 0 {
-		return err
-	}
-	return errand.RetryAfter(err, pause)
+	return max(pause, 0)
 }

@@ -163,6 +163,42 @@ func TestHTTPAnswers(t *testing.T) {
 	}
 }
 
+// A server that says that it is asked too much, and until when, presses the task's limit, if that is the one it can mean.
+func TestHTTPBackpressure(t *testing.T) {
+	api := errand.Limit{Name: "api", Key: "eu"}
+	for name, tt := range map[string]struct {
+		status     int
+		retryAfter string
+		limits     []errand.Limit
+		want       string
+	}{
+		"too many requests":      {429, "120", []errand.Limit{api}, "api after 2m0s"},
+		"unavailable":            {503, "120", []errand.Limit{api}, "api after 2m0s"},
+		"for ever":               {503, "99999999999999999999", []errand.Limit{api}, ""},
+		"for long":               {503, "9999999999", []errand.Limit{api}, "api after 24h0m0s"},
+		"another error":          {500, "120", []errand.Limit{api}, ""},
+		"it does not say when":   {429, "", []errand.Limit{api}, ""},
+		"it says something else": {429, "-5", []errand.Limit{api}, ""},
+		"no limit":               {429, "120", nil, ""},
+		"two limits":             {429, "120", []errand.Limit{api, {Name: "web"}}, ""},
+	} {
+		url := webhook(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", tt.retryAfter)
+			w.WriteHeader(tt.status)
+		})
+		_, err := errand.Try(t.Context(), newHTTPKind("", true).handle, &errand.Attempt{
+			TaskID: "local.7", Number: 3, Payload: []byte(payload(t, httpCall{URL: url})), EffectKey: "local.1", Limits: tt.limits,
+		})
+		f, got := errand.FailureOf(err), ""
+		if f.Backpressure {
+			got = f.Limit + " after " + f.RetryAfter.String()
+		}
+		if err == nil || got != tt.want {
+			t.Errorf("%s: %v, backpressure of %q; want %q", name, err, got, tt.want)
+		}
+	}
+}
+
 func TestHTTPPayloads(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty": "", "not JSON": "{", "an unknown field": `{"url":"http://h","urls":[]}`, "something behind": `{"url":"http://h"} {}`,

@@ -187,12 +187,13 @@ func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, tel *telemetry.T
 	if err != nil {
 		return err
 	}
-	shell := engine.NewShell(eng, st, api.NewPeers(peers, c.PeerSecret), publish)
+	others := api.NewPeers(peers, c.PeerSecret)
+	shell := engine.NewShell(eng, st, others, publish)
 	if err := errors.Join(tel.WatchInstance(shell), tel.WatchPools(st.Pools)); err != nil {
 		return err
 	}
 	handler, err := api.Handler(api.Config{
-		Region: c.Region, PeerSecret: c.PeerSecret, Scheduler: shell, Peer: shell, Workers: shell,
+		Region: c.Region, PeerSecret: c.PeerSecret, Scheduler: shell, Peer: shell, Others: others, Workers: shell,
 		Tasks: st, Tenants: st, Kinds: st, Limits: st, Keys: st, Auditor: st, Settings: catalog{shell},
 		Ready: func() error { return ready(shell, timing) }, Log: log,
 	})

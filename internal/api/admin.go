@@ -25,6 +25,9 @@ type adminService struct {
 	audit   Auditor
 	workers Workers
 	auth    *authenticator
+
+	scheduler Scheduler
+	others    Others
 }
 
 // Workers lists and drains the workers of this instance. [engine.Shell] implements it.

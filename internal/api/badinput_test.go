@@ -350,6 +350,8 @@ func badOperators() []badInput {
 		{"unknown key", "AdminService/RevokeKey", &errandv1.RevokeKeyRequest{KeyId: "key-0"}, "KEY_NOT_FOUND", ""},
 		{"no worker", "AdminService/DrainWorker", &errandv1.DrainWorkerRequest{}, refusedField, "worker"},
 		{"unknown worker", "AdminService/DrainWorker", &errandv1.DrainWorkerRequest{Worker: someWorker}, "WORKER_NOT_FOUND", ""},
+		{"negative tenants", "AdminService/GetOverview", &errandv1.GetOverviewRequest{Tenants: -1}, refusedField, "tenants"},
+		{"too many tenants", "AdminService/GetOverview", &errandv1.GetOverviewRequest{Tenants: 1001}, refusedField, "tenants"},
 		{"region too long", "AdminService/Audit", &errandv1.AuditRequest{Region: strings.Repeat("r", 64)}, refusedField, "region"},
 		{"region with NUL", "AdminService/Audit", &errandv1.AuditRequest{Region: "\x00"}, refusedField, "region"},
 	}

@@ -104,13 +104,15 @@ var rpcRows = map[string]rpcRow{
 	"AdminService.CordonWorker":   {body: `{"worker":"` + someWorker + `"}`, want: later501},
 	"AdminService.UncordonWorker": {body: `{"worker":"` + someWorker + `"}`, want: later501},
 	"AdminService.LabelWorker":    {body: `{"worker":"` + someWorker + `"}`, want: later501},
+	"AdminService.GetOverview":    {body: `{}`},
 	"AdminService.Audit":          {body: `{}`},
 
-	"PeerService.Lend":   {body: `{}`},
-	"PeerService.Cancel": {body: `{"id":"AAAAAAAAAAAAAAAAAAAAAA==","worker":"AAAAAAAAAAAAAAAAAAAAAA=="}`},
-	"PeerService.Watch":  {body: `{"ids":["short"]}`, want: "invalid_argument"}, // a good one waits
-	"PeerService.Hint":   {body: `{}`},
-	"PeerService.Use":    {body: `{"session":"AAAAAAAAAAAAAAAAAAAAAA=="}`},
+	"PeerService.Overview": {body: `{}`},
+	"PeerService.Lend":     {body: `{}`},
+	"PeerService.Cancel":   {body: `{"id":"AAAAAAAAAAAAAAAAAAAAAA==","worker":"AAAAAAAAAAAAAAAAAAAAAA=="}`},
+	"PeerService.Watch":    {body: `{"ids":["short"]}`, want: "invalid_argument"}, // a good one waits
+	"PeerService.Hint":     {body: `{}`},
+	"PeerService.Use":      {body: `{"session":"AAAAAAAAAAAAAAAAAAAAAA=="}`},
 }
 
 // allowed names the credentials that each service takes.

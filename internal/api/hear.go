@@ -135,8 +135,8 @@ func reportOf(token scheduler.Token, f *errandv1.Finished) scheduler.Report {
 	case *errandv1.Finished_Snoozed:
 		r.Outcome, r.Delay = scheduler.OutcomeSnoozed, o.Snoozed.GetDelay().AsDuration()
 	case *errandv1.Finished_Backpressure:
-		r.Outcome, r.RetryAfter = scheduler.OutcomeFailed, o.Backpressure.GetRetryAfter().AsDuration()
-		r.Failure = unserved("backpressure")
+		r.Outcome, r.RetryAfter = scheduler.OutcomeBackpressure, o.Backpressure.GetRetryAfter().AsDuration()
+		r.Limit = scheduler.CleanText(o.Backpressure.GetLimit(), scheduler.LimitNameMax)
 	case *errandv1.Finished_CompletesLater:
 		// Running it again would only end the same way, and do its effects twice.
 		r.Outcome, r.NonRetryable, r.Failure = scheduler.OutcomeFailed, true, unserved("completes_later")

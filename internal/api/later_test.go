@@ -186,6 +186,7 @@ var servedRequests = map[protoreflect.FullName][]protoreflect.Name{
 	"errand.v1.RevokeKeyRequest":   {"key_id"},
 	"errand.v1.ListWorkersRequest": {"page_size", "page_token"},
 	"errand.v1.DrainWorkerRequest": {"worker"},
+	"errand.v1.GetOverviewRequest": {"tenants"},
 	"errand.v1.AuditRequest":       {"region"},
 	"errand.v1.Token":              {"id", "attempt", "region"},
 	"errand.v1.Result":             {"data", "content_type"},

@@ -23,8 +23,9 @@ const watchAnswer = 20 * time.Second
 
 // peerService serves the other scheduler instances.
 type peerService struct {
-	region string
-	peer   Peer
+	region    string
+	peer      Peer
+	scheduler Scheduler
 }
 
 func (s *peerService) Lend(ctx context.Context, req *peerv1.LendRequest) (*peerv1.LendResponse, error) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/errandhq/errand/internal/store"
+	errandv1 "github.com/errandhq/errand/proto/errand/v1"
 	"github.com/errandhq/errand/scheduler"
 	"github.com/errandhq/errand/scheduler/engine"
 )
@@ -28,6 +29,11 @@ type Peer interface {
 	Lend(ctx context.Context, room []scheduler.KindRoom, limit int) ([]scheduler.ReadyRow, error)
 	Watch(ids []scheduler.ID, ended chan<- scheduler.ID) (stop func())
 	Post(inputs ...engine.Input)
+}
+
+// Others reaches the region's other instances. [Peers] implements it.
+type Others interface {
+	Overview(ctx context.Context, peer scheduler.Session) (*errandv1.Overview, error)
 }
 
 // Tasks reads tasks, and changes those that wait.

@@ -30,6 +30,7 @@ type Config struct {
 	PeerSecret string // shared by the deployment's instances; without one the peer service is closed
 	Scheduler  Scheduler
 	Peer       Peer
+	Others     Others // nil when there are none to ask
 	Workers    Workers
 	Tasks      Tasks
 	Tenants    Tenants
@@ -85,10 +86,10 @@ func Handler(cfg Config) (http.Handler, error) {
 		&workerService{region: cfg.Region, scheduler: cfg.Scheduler, valid: valid}, options))
 	mount(auth.only(store.ScopeAdmin))(errandv1connect.NewAdminServiceHandler(&adminService{
 		region: cfg.Region, tenants: cfg.Tenants, kinds: cfg.Kinds, limits: cfg.Limits, keys: cfg.Keys, audit: cfg.Auditor, workers: cfg.Workers,
-		auth: auth,
+		auth: auth, scheduler: cfg.Scheduler, others: cfg.Others,
 	}, options))
 	mount(peersOnly(cfg.PeerSecret, logins))(peerv1connect.NewPeerServiceHandler(
-		&peerService{region: cfg.Region, peer: cfg.Peer}, options))
+		&peerService{region: cfg.Region, peer: cfg.Peer, scheduler: cfg.Scheduler}, options))
 	mountProbes(mux, cfg.Ready)
 	return mux, nil
 }

@@ -160,9 +160,6 @@ func TestWhatWorkersSayIsCleaned(t *testing.T) {
 		{"completes later", func(a *errandv1.Assignment) *errandv1.Finished {
 			return &errandv1.Finished{Token: a.GetToken(), Outcome: &errandv1.Finished_CompletesLater{CompletesLater: &errandv1.CompletesLater{}}}
 		}, errandv1.TaskState_TASK_STATE_FAILED, "not_yet_available", "the handler answered completes_later, which is not available in this release"},
-		{"backpressure", func(a *errandv1.Assignment) *errandv1.Finished {
-			return &errandv1.Finished{Token: a.GetToken(), Outcome: &errandv1.Finished_Backpressure{Backpressure: &errandv1.Backpressure{Limit: "api"}}}
-		}, errandv1.TaskState_TASK_STATE_FAILED, "not_yet_available", "the handler answered backpressure, which is not available in this release"},
 		{"an outcome of a later version", func(a *errandv1.Assignment) *errandv1.Finished {
 			return &errandv1.Finished{Token: a.GetToken()}
 		}, errandv1.TaskState_TASK_STATE_FAILED, "not_yet_available", "the handler answered an outcome that this scheduler does not know, which is not available in this release"},
@@ -196,6 +193,7 @@ func TestWaitsThatWorkersAskFor(t *testing.T) {
 			func(a *errandv1.Assignment) *errandv1.Finished {
 				return &errandv1.Finished{Token: a.GetToken(), Outcome: &errandv1.Finished_Snoozed{Snoozed: &errandv1.Snoozed{Delay: d}}}
 			},
+			func(a *errandv1.Assignment) *errandv1.Finished { return pushedBack(a, "api", d) },
 		} {
 			id := e.submit(&errandv1.TaskSpec{Kind: "email"}).GetTaskId()
 			a := w.take()

@@ -80,6 +80,9 @@ func (s *workerService) assignment(start *scheduler.Start) *errandv1.Assignment 
 		MaxAttempts: int32(start.Spec.Attempts()),
 		Labels:      start.Spec.Labels,
 	}
+	for _, l := range start.Spec.Limits {
+		a.Limits = append(a.Limits, &errandv1.Limit{Name: l.Name, Key: l.Key})
+	}
 	if start.EffectKey != start.ID {
 		a.EffectKey = scheduler.Ref{Region: s.region, ID: start.EffectKey}.String()
 	}

@@ -18,6 +18,9 @@ const startColumns = heldColumns + `, t.state,
     CASE WHEN octet_length(t.payload) <= 4096 THEN t.payload END AS payload, COALESCE(octet_length(t.payload), 0) AS size, t.content_type,
     t.effect_key, t.trace_parent`
 
+// dueKept tells of a scheduled row whether it has kept the due of when it was ready before: a new due is its tolerance after run_at.
+const dueKept = `(t.due < t.run_at + t.tolerance_us * INTERVAL '1 microsecond')`
+
 // claimTasks turns waiting rows into running attempts of a session.
 // Guard: the state and attempt that were read, the wake time of scheduled rows, start_by, and the session not ended.
 // Notes what has started. Returns the rows won.
@@ -25,8 +28,8 @@ const claimTasks = `
 WITH claimed AS (
 UPDATE tasks t SET state = 3, attempt = t.attempt + 1, session_id = $2::uuid, worker_id = x.worker_id, started_at = now(),
     wake_at = NULL,
-    ready_at = CASE WHEN t.state = 1 THEN now() ELSE t.ready_at END,
-    due = CASE WHEN t.state = 1 THEN now() + t.tolerance_us * INTERVAL '1 microsecond' ELSE t.due END
+    ready_at = CASE WHEN t.state = 1 AND NOT ` + dueKept + ` THEN now() ELSE t.ready_at END,
+    due = CASE WHEN t.state = 1 AND NOT ` + dueKept + ` THEN now() + t.tolerance_us * INTERVAL '1 microsecond' ELSE t.due END
 FROM (
     SELECT $1::crdb_internal_region AS region, u.*
     FROM unnest($3::uuid[], $4::smallint[], $5::bigint[], $6::uuid[]) AS u (id, state, attempt, worker_id) OFFSET 0

@@ -43,7 +43,7 @@ WITH done AS (
         failure = x.failure::jsonb,
         ended_at = CASE WHEN x.state > 4 OR t.cancel_requested THEN now() END,
         run_at = CASE WHEN x.state = 1 AND NOT t.cancel_requested THEN now() + x.delay_us * INTERVAL '1 microsecond' ELSE t.run_at END,
-        due = CASE WHEN x.state = 1 AND NOT t.cancel_requested
+        due = CASE WHEN x.state = 1 AND NOT x.keep_due AND NOT t.cancel_requested
             THEN now() + (x.delay_us + t.tolerance_us) * INTERVAL '1 microsecond' ELSE t.due END,
         wake_at = CASE
             WHEN x.state > 4 OR t.cancel_requested THEN NULL
@@ -53,8 +53,8 @@ WITH done AS (
     FROM (
         SELECT $1::crdb_internal_region AS region, u.*
         FROM unnest($3::uuid[], $4::bigint[], $5::uuid[], $6::uuid[], $7::smallint[], $8::bigint[], $9::smallint[], $10::smallint[],
-            $11::boolean[], $12::text[])
-            AS u (id, attempt, worker_id, session_id, state, delay_us, counted, losses, suspect, failure)
+            $11::boolean[], $12::text[], $14::boolean[])
+            AS u (id, attempt, worker_id, session_id, state, delay_us, counted, losses, suspect, failure, keep_due)
         OFFSET 0
     ) x
     WHERE t.region = x.region AND t.id = x.id AND t.state = $13::smallint AND t.attempt = x.attempt AND t.worker_id = x.worker_id
@@ -164,16 +164,16 @@ func (s *Store) endOtherwise(ctx context.Context, region string, endings []*sche
 	}
 	ids, attempts, workers, sessions := make([][16]byte, n), make([]int64, n), make([][16]byte, n), make([]*[16]byte, n)
 	states, delays, counted, losses := make([]int16, n), make([]int64, n), make([]int16, n), make([]int16, n)
-	suspects, failures := make([]bool, n), make([]*string, n)
+	suspects, failures, keep := make([]bool, n), make([]*string, n), make([]bool, n)
 	for i, e := range endings {
 		ids[i], attempts[i], workers[i], sessions[i] = e.ID, e.Attempt, e.Worker, optionalID(e.Session)
 		states[i], delays[i] = int16(e.To), min(e.Delay, delayMax).Microseconds()
 		counted[i], losses[i] = flag(e.Counted), flag(e.SoleSuspect)
-		suspects[i], failures[i] = e.Suspect, optionalFailure(e.Failure)
+		suspects[i], failures[i], keep[i] = e.Suspect, optionalFailure(e.Failure), e.KeepDue
 	}
 	got, err := rows(ctx, s.hot, "end attempts", endOtherwise, scanEnded,
 		region, newBatchID(), ids, attempts, workers, sessions, states, delays, counted, losses, suspects, failures,
-		int16(scheduler.Running))
+		int16(scheduler.Running), keep)
 	for _, r := range got {
 		won[r.id] = r
 	}

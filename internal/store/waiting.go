@@ -120,7 +120,9 @@ func (s *Store) Stand(ctx context.Context, q scheduler.StandQuery) ([]scheduler.
 // Guard: scheduled still, the attempt that was read, its time has come, its start_by has not. The wake time is wrapped so that the
 // timed index does not fit: rows are found by primary key.
 const wakeTasks = `
-UPDATE tasks t SET state = 2, ready_at = now(), due = now() + t.tolerance_us * INTERVAL '1 microsecond', wake_at = t.start_by
+UPDATE tasks t SET state = 2, wake_at = t.start_by,
+    ready_at = CASE WHEN ` + dueKept + ` THEN t.ready_at ELSE now() END,
+    due = CASE WHEN ` + dueKept + ` THEN t.due ELSE now() + t.tolerance_us * INTERVAL '1 microsecond' END
 FROM (SELECT $1::crdb_internal_region AS region, u.* FROM unnest($2::uuid[], $3::bigint[]) AS u (id, attempt) OFFSET 0) x
 WHERE t.region = x.region AND t.id = x.id AND t.state = 1 AND t.attempt = x.attempt
     AND COALESCE(t.wake_at, 'infinity'::timestamptz) <= now()

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/errandhq/errand/scheduler"
+	"github.com/errandhq/errand/scheduler/engine"
 )
 
 // docs/metrics.md and the source have the same metrics.
@@ -26,7 +27,9 @@ func TestDocsNameEveryMetric(t *testing.T) {
 	if err := tel.WatchPools(func() map[string]*pgxpool.Stat { return stats }); err != nil {
 		t.Fatal(err)
 	}
-	if err := tel.WatchInstance(still{}); err != nil {
+	pictured := &scheduler.Picture{Tenants: make([]scheduler.TenantPicture, 1)}
+	pictured.Tenants[0].Tiers[scheduler.Urgent].Open = 1
+	if err := tel.WatchInstance(still{status: engine.Status{Picture: pictured}}); err != nil {
 		t.Fatal(err)
 	}
 	o := observe(t, tel, io.Discard)

@@ -22,11 +22,15 @@ type Instance interface {
 // phases are the values of the label state of errand_tasks_open, in the order in which a task goes through them.
 var phases = []string{"buffered", "claiming", "sent", "running", "stopping", "ending"}
 
+// gates are the values of the label gate of errand_tasks_held.
+var gates = []string{"tenant", "kind", "limit"}
+
 // WatchInstance shows an instance's picture in gauges at every scrape, until Shutdown. It reads memory only: it costs the store
 // nothing, and works while the store is away. A process shows one instance.
 func (t *Telemetry) WatchInstance(of Instance) error {
 	b := builder{meter: t.meter}
 	open := b.gauge("errand.tasks.open", "Open tasks that this instance holds, by where they are on their way.")
+	held := b.gauge("errand.tasks.held", "Buffered tasks that something set by an operator holds back, by what it is for.")
 	whole := []struct {
 		gauge metric.Int64ObservableGauge
 		value func(*engine.Status) int
@@ -44,19 +48,28 @@ func (t *Telemetry) WatchInstance(of Instance) error {
 	if b.err != nil {
 		return b.err
 	}
+	pictured, err := newPictureGauges(&b)
+	if err != nil {
+		return err
+	}
 	state := newLabels(observing, "state", phases...)
+	gate := newLabels(observing, "gate", gates...)
 	turn, store := options(observing, "of", "turn"), options(observing, "of", "store")
-	instruments := []metric.Observable{open, age, cycle}
+	instruments := append([]metric.Observable{open, held, age, cycle}, pictured.all()...)
 	for _, w := range whole {
 		instruments = append(instruments, w.gauge)
 	}
-	_, err := t.meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
+	_, err = t.meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		s := of.Status()
+		pictured.observe(to, s.Picture)
 		for _, w := range whole {
 			to.ObserveInt64(w.gauge, int64(w.value(&s)))
 		}
 		for i, n := range inPhases(&s) {
 			to.ObserveInt64(open, int64(n), state.value(phases[i])...)
+		}
+		for i, n := range []int{s.Counts.Gated.Tenant, s.Counts.Gated.Kind, s.Counts.Gated.Limit} {
+			to.ObserveInt64(held, int64(n), gate.value(gates[i])...)
 		}
 		now := of.Clock()
 		to.ObserveFloat64(age, seconds(now-s.Turned), turn...)

@@ -24,7 +24,7 @@ func TestInstanceIsShown(t *testing.T) {
 		status: engine.Status{
 			Trusted: true, Lanes: 64, Workers: 3, Pending: 17, Unsettled: 2, Turned: 9 * time.Second, LastStore: 4 * time.Second,
 			DiscoverCycle: 250 * time.Millisecond,
-			Counts:        scheduler.Counts{Buffered: 1, Claiming: 2, Sent: 3, Running: 4, Stopping: 5, Ending: 6, Groups: 7},
+			Counts:        scheduler.Counts{Buffered: 1, Claiming: 2, Sent: 3, Running: 4, Stopping: 5, Ending: 6, Groups: 7, Gated: scheduler.Gated{Tenant: 8, Kind: 9, Limit: 10}},
 		},
 		clock: 10 * time.Second,
 	})
@@ -50,6 +50,9 @@ func TestInstanceIsShown(t *testing.T) {
 		{1, "errand_tasks_open", []string{"state", "buffered"}},
 		{4, "errand_tasks_open", []string{"state", "running"}},
 		{6, "errand_tasks_open", []string{"state", "ending"}},
+		{8, "errand_tasks_held", []string{"gate", "tenant"}},
+		{9, "errand_tasks_held", []string{"gate", "kind"}},
+		{10, "errand_tasks_held", []string{"gate", "limit"}},
 	} {
 		if value := sample(t, got, c.name, c.labels...); value != c.want {
 			t.Errorf("%s%v is %v, want %v", c.name, c.labels, value, c.want)

@@ -57,6 +57,12 @@ func (b *builder) secondsGauge(name, description string) metric.Float64Observabl
 	return g
 }
 
+func (b *builder) ratioGauge(name, description string) metric.Float64ObservableGauge {
+	g, err := b.meter.Float64ObservableGauge(name, metric.WithDescription(description))
+	b.keep(err)
+	return g
+}
+
 // labels holds one option list for every value of a label, made once: a measurement then allocates nothing. Pairs of key and
 // value are made into O, which is one of metric's option types.
 type labels[O any] struct {

@@ -21,6 +21,7 @@ var (
 	batches = []string{"insert_urgent", "insert", "claim_urgent", "claim", "end"}
 	rowKind = []string{
 		"accepted", "ended", "lent", "borrowed", "reconciled", "reclaimed", "missing", "expired", "woken", "lost_worker", "refused",
+		"backpressure", "backpressure_unlimited",
 	}
 	submitOutcomes = []string{"answered", "withdrawn", "refused"}
 )

@@ -26,8 +26,10 @@ func (c *asynqCmd) Run(ctx context.Context) error {
 	server := asynq.NewServer(redis, asynq.Config{Concurrency: c.Workers, LogLevel: asynq.FatalLevel})
 	var done atomic.Int64
 	news := make(chan struct{}, 1)
+	room := make(chan struct{}, c.Outstanding)
 	handler := asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
 		done.Add(1)
+		<-room
 		select {
 		case news <- struct{}{}:
 		default:
@@ -43,6 +45,11 @@ func (c *asynqCmd) Run(ctx context.Context) error {
 	for range c.Submitters {
 		group.Go(func() error {
 			for next.Add(1) <= int64(c.Tasks) {
+				select {
+				case room <- struct{}{}:
+				case <-groupCtx.Done():
+					return groupCtx.Err()
+				}
 				if _, err := client.EnqueueContext(groupCtx, asynq.NewTask("noop", make([]byte, c.Bytes))); err != nil {
 					return err
 				}

@@ -21,6 +21,8 @@ type load struct {
 	Batch   int    `default:"1000"`
 	Bytes   int    `default:"100"`
 	WarmUps int    `default:"12"`
+
+	Outstanding int `default:"9500" help:"Most tasks between insert and the end of their handler in the mode mixed."`
 }
 
 type cli struct {

@@ -118,7 +118,7 @@ func (c *riverCmd) warmUp(ctx context.Context, client *river.Client[pgx.Tx], w *
 func (c *riverCmd) measure(ctx context.Context, client *river.Client[pgx.Tx], w *noopWorker) (time.Duration, error) {
 	began := time.Now()
 	if c.Mode == "backlog" {
-		if err := c.insert(ctx, client); err != nil {
+		if err := c.insert(ctx, client, func(int) {}); err != nil {
 			return 0, err
 		}
 	}
@@ -126,7 +126,12 @@ func (c *riverCmd) measure(ctx context.Context, client *river.Client[pgx.Tx], w 
 		return 0, err
 	}
 	if c.Mode == "mixed" {
-		if err := c.insert(ctx, client); err != nil {
+		room := func(inserted int) {
+			for int64(inserted)-w.done.Load() > int64(c.Outstanding) {
+				<-w.news
+			}
+		}
+		if err := c.insert(ctx, client, room); err != nil {
 			return 0, err
 		}
 	}
@@ -137,13 +142,15 @@ func (c *riverCmd) measure(ctx context.Context, client *river.Client[pgx.Tx], w 
 	return time.Since(began), err
 }
 
-func (c *riverCmd) insert(ctx context.Context, client *river.Client[pgx.Tx]) error {
+// insert calls room before each batch with how many will have been inserted after it.
+func (c *riverCmd) insert(ctx context.Context, client *river.Client[pgx.Tx], room func(inserted int)) error {
 	payload := strings.Repeat("x", c.Bytes)
 	for n := 0; n < c.Tasks; n += c.Batch {
 		batch := make([]river.InsertManyParams, min(c.Batch, c.Tasks-n))
 		for i := range batch {
 			batch[i] = river.InsertManyParams{Args: noopArgs{Payload: payload}}
 		}
+		room(n + len(batch))
 		if _, err := client.InsertManyFast(ctx, batch); err != nil {
 			return err
 		}

@@ -54,7 +54,8 @@ type Engine struct {
 	observe Observer
 
 	core    *scheduler.Core
-	local   time.Duration // the local monotonic clock at this turn; only limits trust
+	pressed scheduler.Pressed // as it was told last
+	local   time.Duration     // the local monotonic clock at this turn; only limits trust
 	effects []Effect
 	out     map[StreamID]*ToWorker // collected for this turn
 	outIDs  []StreamID             // in the order of their first word
@@ -80,6 +81,7 @@ type Engine struct {
 	exchange exchange
 	ghosts   ghosts
 	stock    stock
+	drawn    drawn
 	hints    []Hint
 	ended    []scheduler.ID
 	// unwritten is set when an assignment could not be sent after the plan was made: the next turn writes that down.
@@ -227,9 +229,20 @@ func (e *Engine) dispatch() {
 		e.toWorker(stop.Worker, func(w *ToWorker) { w.Stops = append(w.Stops, stop) })
 	}
 	e.endings.add(plan.Endings)
+	e.countPressed()
 	e.wake(plan.Wakes)
 	e.insert(trusted && e.settings.known && !e.stopping)
 	e.end()
+}
+
+// countPressed tells of backpressure that was reported since it told last.
+func (e *Engine) countPressed() {
+	was := e.pressed
+	e.pressed = e.core.Pressed()
+	if e.pressed != was {
+		e.observe.Rows("backpressure", e.pressed.Limited-was.Limited)
+		e.observe.Rows("backpressure_unlimited", e.pressed.Unlimited-was.Unlimited)
+	}
 }
 
 // flush hands out what the turn has collected.
@@ -271,9 +284,10 @@ func (e *Engine) NextTurn() time.Duration {
 // tick is how often an engine turns when nothing happens: its periodic work is checked then.
 const tick = 50 * time.Millisecond
 
-// newShard draws one of this instance's own shards for new tasks, so that they enter the buffers without a read.
-func (e *Engine) newShard() uint8 {
-	if len(e.shards) > 0 {
+// newShard draws a shard for new tasks: one of this instance's own, so that they enter the buffers without a read. Tasks of a tenant that
+// has many waiting here are spread over all instances of the region, so that it can have its share of every one's workers.
+func (e *Engine) newShard(of *scheduler.Task) uint8 {
+	if len(e.shards) > 0 && !e.core.Crowded(of.Tenant, of.Tier) {
 		return e.shards[e.rand.IntN(len(e.shards))]
 	}
 	return uint8(e.rand.IntN(regions.ShardsPerRegion))
@@ -303,6 +317,7 @@ type Status struct {
 	Opened    bool // has a session
 	Trusted   bool // may dispatch now
 	Stopping  bool
+	Others    []scheduler.Session // the region's other instances that are alive
 	Lanes     int
 	Shards    []uint8 // the lanes, in order
 	Workers   int
@@ -318,6 +333,8 @@ type Status struct {
 	// At local time ClockLocal the store's clock was estimated as ClockStore.
 	ClockStore time.Time
 	ClockLocal time.Duration
+	// Picture is who waits and who runs, a second old at most, or some seconds when very much is buffered. It never changes.
+	Picture *scheduler.Picture
 }
 
 // Catalog is what operators have set, as of the last turn.
@@ -327,9 +344,9 @@ func (e *Engine) Catalog() *Catalog { return e.settings.catalog }
 func (e *Engine) Status() Status {
 	st := Status{
 		Session: e.session.id, Opened: e.session.opened, Trusted: e.trusted(), Stopping: e.stopping,
-		Lanes: len(e.shards), Shards: slices.Clone(e.shards), Workers: len(e.workers.byID), Pending: e.submits.waiting(), Unsettled: len(e.retries),
+		Others: slices.Clone(e.session.others), Lanes: len(e.shards), Shards: slices.Clone(e.shards), Workers: len(e.workers.byID), Pending: e.submits.waiting(), Unsettled: len(e.retries),
 		Turned: e.local, LastStore: e.session.renewedAt, Counts: e.core.Counts(), DiscoverCycle: e.refill.cycle,
-		ClockStore: e.session.clockStore, ClockLocal: e.session.clockLocal,
+		ClockStore: e.session.clockStore, ClockLocal: e.session.clockLocal, Picture: e.draw(),
 	}
 	for _, one := range e.statements { // the oldest: the order does not matter
 		if age := e.local - one.failing; one.failing > 0 && !one.aside && age > st.Failing {

@@ -22,7 +22,8 @@ type Observer interface {
 	// Submitted tells that a submit was answered, whatever its size: outcome is one of answered, withdrawn, refused.
 	Submitted(outcome string, took time.Duration)
 	// Rows counts rows: what is accepted or ended for the tasks of the usual course, and for what is outside of it one of lent,
-	// borrowed, reconciled, reclaimed, missing, expired, woken, lost_worker, refused.
+	// borrowed, reconciled, reclaimed, missing, expired, woken, lost_worker, refused, backpressure (of a limit that gives way),
+	// backpressure_unlimited (of a name that limits nothing).
 	Rows(what string, n int)
 	// StatementFailed tells that a statement is tried again.
 	StatementFailed(write string, tries int, err error)

@@ -68,7 +68,7 @@ func (e *Engine) submit(in SubmitAsked) {
 		return
 	}
 	e.submits.tickets[in.Ticket] = t
-	now, shard := e.storeNow(), e.newShard() // one for all: neighbors in the store are written together
+	now, shard := e.storeNow(), e.newShard(&in.Tasks[0]) // one for all: neighbors in the store are written together
 	all := make([]newTask, len(in.Tasks))
 	for i := range in.Tasks {
 		if err := e.infeasible(&in.Tasks[i], now); err != nil {
@@ -104,7 +104,7 @@ func (e *Engine) infeasible(t *scheduler.Task, now time.Time) error {
 	}
 	asIf := *t
 	prepare(&asIf, now)
-	estimate := e.core.Estimate(&asIf, now)
+	estimate := e.core.Estimate(&asIf, 0, now)
 	switch {
 	case estimate.Risk == scheduler.NoRisk:
 		return nil
@@ -136,7 +136,7 @@ func (e *Engine) insert(eager bool) {
 func (e *Engine) insertBatch(q *queue, limit int, eager bool) {
 	now := e.storeNow()
 	batch := takeBatch(&q.pending, limit, func(n *newTask) int { return len(n.task.Payload) })
-	tasks := make([]scheduler.Task, len(batch))
+	tasks, before := make([]scheduler.Task, len(batch)), before{}
 	for i := range batch {
 		task := &batch[i].task
 		prepare(task, now)
@@ -144,13 +144,31 @@ func (e *Engine) insertBatch(q *queue, limit int, eager bool) {
 		if eager && !batch[i].plain && task.UniqueKey == "" {
 			e.core.Admit(task, now)
 		}
-		batch[i].estimate = e.core.Estimate(task, now)
+		batch[i].estimate = before.estimate(e.core, task, now)
 		tasks[i] = *task
 	}
 	e.observe.Batch(q.name, len(batch))
 	e.run(&q.pipe, scheduler.Insert{Region: e.region, Tasks: tasks}, func(s *statement, answer any, err error) {
 		e.inserted(q, batch, s, answer, err)
 	})
+}
+
+// before counts the tasks of a batch that wait before the next one of their tenant, kind and tier.
+type before map[beforeKey]int
+
+type beforeKey struct {
+	tenant, kind string
+	tier         scheduler.Tier
+}
+
+func (b before) estimate(core *scheduler.Core, t *scheduler.Task, now time.Time) scheduler.Estimate {
+	if t.State == scheduler.Running {
+		return core.Estimate(t, 0, now)
+	}
+	key := beforeKey{t.Tenant, t.Kind, t.Tier}
+	n := b[key]
+	b[key] = n + 1
+	return core.Estimate(t, n, now)
 }
 
 // prepare gives a new task its first waiting state. The store's clock has the last word on every time.

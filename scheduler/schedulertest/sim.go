@@ -43,6 +43,7 @@ type History struct {
 	Trace      string   // one line per event, when it was asked for
 	Tasks      int      // stored
 	Attempts   int64    // started
+	PushedBack int      // attempts that met with backpressure
 	Statements int
 	Turns      int
 	Took       time.Duration // virtual
@@ -105,7 +106,7 @@ func (c Simulation) Run() History {
 	s.play()
 	h := History{
 		Seed: c.Seed, Faults: s.faults, Violations: s.oracle.violations, Tasks: len(s.memory.Tasks(simRegion)), Attempts: s.tokens,
-		Statements: s.statements, Turns: s.turns, Took: s.now,
+		PushedBack: s.oracle.pushes, Statements: s.statements, Turns: s.turns, Took: s.now,
 	}
 	if s.trace != nil {
 		h.Trace = s.trace.String()

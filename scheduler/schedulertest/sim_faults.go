@@ -23,7 +23,7 @@ const (
 	WorkerCuts                         // words between a worker and everybody do not arrive for a while, in one direction or both
 	Resets                             // connections break
 	Drains                             // workers drain, and others come in their place
-	HandlerFaults                      // handlers fail, snooze, take too long and ignore being told to stop
+	HandlerFaults                      // handlers fail, snooze, meet with backpressure, take too long and ignore being told to stop
 
 	allFaults = HandlerFaults<<1 - 1
 	// harmless faults never make an attempt count: nobody's work is lost by them.

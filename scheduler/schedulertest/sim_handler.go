@@ -41,6 +41,12 @@ func (h *handler) run(st *scheduler.Start) {
 			lasts = s.between(3*time.Second, 20*time.Second)
 		}
 	}
+	if limits := st.Spec.Limits; len(limits) > 0 && s.faults&HandlerFaults != 0 && !s.healed && s.chance(0.3) {
+		r = scheduler.Report{Token: h.token, Outcome: scheduler.OutcomeBackpressure, Limit: pick(s, limits[0].Name, limits[0].Name, "nobody's")}
+		if s.chance(0.5) {
+			r.RetryAfter = s.upTo(4 * time.Second)
+		}
+	}
 	s.tracef("%s starts %s for %v", h.w.name, tokenText([]scheduler.Token{st.Token}), lasts)
 	h.w.after(lasts, func() { h.ends(&r) })
 }

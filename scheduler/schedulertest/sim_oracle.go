@@ -16,8 +16,10 @@ type oracle struct {
 	violations []string
 	started    map[scheduler.Token]bool
 	succeeded  map[scheduler.Token]bool // handlers that have reported success
+	pressed    map[scheduler.Token]bool // and those that have reported backpressure
 	ends       map[scheduler.Ref]int
 	notStored  map[string]bool             // payloads of submissions that were told of another task in their stead
+	pushes     int                         // attempts that met with backpressure
 	open       int                         // rows that have not ended
 	leftUnsaid map[scheduler.WorkerID]bool // workers that drained, and could not say everything before they had to go
 	limited    map[limitUse]int            // running rows that carry a limit
@@ -48,7 +50,7 @@ func (o *oracle) carries(t *scheduler.Task, n int) {
 
 func newOracle(s *sim) *oracle {
 	return &oracle{
-		s: s, started: map[scheduler.Token]bool{}, succeeded: map[scheduler.Token]bool{}, ends: map[scheduler.Ref]int{},
+		s: s, started: map[scheduler.Token]bool{}, succeeded: map[scheduler.Token]bool{}, pressed: map[scheduler.Token]bool{}, ends: map[scheduler.Ref]int{},
 		leftUnsaid: map[scheduler.WorkerID]bool{}, notStored: map[string]bool{}, limited: map[limitUse]int{},
 	}
 }
@@ -83,7 +85,7 @@ func (o *oracle) changed(before, after *scheduler.Task) {
 	case after.State == scheduler.Running:
 		o.becameRunning(before, after)
 	case before.State == scheduler.Running:
-		o.leftRunning(before)
+		o.leftRunning(before, after)
 	}
 	if after.State.Terminal() {
 		o.ended(before, after)
@@ -151,16 +153,34 @@ func (o *oracle) staysRunning(before, after *scheduler.Task) {
 }
 
 // leftRunning checks that the attempt was ended in the name of its token, and by its own session where a scheduler did it.
-func (o *oracle) leftRunning(before *scheduler.Task) {
+func (o *oracle) leftRunning(before, after *scheduler.Task) {
 	o.carries(before, -1)
 	b, _ := o.s.running.(scheduler.EndBatch)
 	for i := range b.Endings {
 		e := &b.Endings[i]
 		if e.Token == before.Token() && (e.Session.IsZero() || e.Session == before.Session) {
+			o.pushedBack(before, after, e)
 			return
 		}
 	}
 	o.failf("P4: attempt %d of %s at %s under session %s was ended by somebody else", before.Attempt, before.Ref, short(before.Worker), short(before.Session))
+}
+
+// pushedBack checks what becomes of a task that met with backpressure: it waits, with the due it had, and nothing has counted.
+func (o *oracle) pushedBack(before, after *scheduler.Task, e *scheduler.Ending) {
+	if e.Failure == nil || e.Failure.Reason != scheduler.ReasonBackpressure {
+		return
+	}
+	o.pushes++
+	switch {
+	case !o.pressed[before.Token()]:
+		o.failf("%s was pushed back, and its handler did not say so", resultOf(before.Token()))
+	case after.Counted != before.Counted || after.Suspect:
+		o.failf("%s met with backpressure, and %d attempts count in place of %d", after.Ref, after.Counted, before.Counted)
+	case after.State == scheduler.Canceled && before.CancelRequested:
+	case !after.State.Waiting() || !after.Due.Equal(before.Due):
+		o.failf("%s met with backpressure: it is %s and due %v in place of %v", after.Ref, after.State, after.Due, before.Due)
+	}
 }
 
 // ended checks an end when it is written down.
@@ -213,8 +233,12 @@ func (o *oracle) alone(w *worker, token scheduler.Token) {
 
 // reports sees a handler's own word on its end.
 func (o *oracle) reports(r *scheduler.Report) {
-	if r.Outcome == scheduler.OutcomeSucceeded {
+	switch r.Outcome {
+	case scheduler.OutcomeSucceeded:
 		o.succeeded[r.Token] = true
+	case scheduler.OutcomeBackpressure:
+		o.pressed[r.Token] = true
+	default:
 	}
 }
 

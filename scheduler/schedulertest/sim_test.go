@@ -39,17 +39,21 @@ func TestSimulation(t *testing.T) {
 		return
 	}
 	histories := number(t, "ERRAND_SIM_HISTORIES", historiesDefault)
-	var tasks, attempts, statements, turns atomic.Int64
+	var tasks, attempts, pushed, statements, turns atomic.Int64
 	play(1, histories, func(seed uint64) {
 		h := Simulation{Seed: seed}.Run()
 		report(t, &h)
 		tasks.Add(int64(h.Tasks))
 		attempts.Add(h.Attempts)
+		pushed.Add(int64(h.PushedBack))
 		statements.Add(int64(h.Statements))
 		turns.Add(int64(h.Turns))
 	})
-	t.Logf("%d histories: %d tasks, %d attempts, %d statements, %d turns",
-		histories, tasks.Load(), attempts.Load(), statements.Load(), turns.Load())
+	if histories >= 50 && pushed.Load() == 0 {
+		t.Error("nothing met with backpressure")
+	}
+	t.Logf("%d histories: %d tasks, %d attempts, %d met with backpressure, %d statements, %d turns",
+		histories, tasks.Load(), attempts.Load(), pushed.Load(), statements.Load(), turns.Load())
 }
 
 // play runs histories on all cores; each is one goroutine from its start to its end.

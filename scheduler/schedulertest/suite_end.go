@@ -17,6 +17,7 @@ func endingsOf(token scheduler.Token) map[string]scheduler.Ending {
 		"canceled":                  {Token: token, To: scheduler.Canceled, Counted: true, Failure: why},
 		"tried again":               {Token: token, To: scheduler.Scheduled, Delay: time.Minute, Counted: true, Failure: why},
 		"snoozed":                   {Token: token, To: scheduler.Scheduled, Delay: time.Hour, Failure: why},
+		"backpressure":              {Token: token, To: scheduler.Scheduled, Delay: time.Minute, KeepDue: true, Failure: why},
 		"handed back":               {Token: token, To: scheduler.Ready, Failure: why},
 		"lost":                      {Token: token, To: scheduler.Ready, Counted: true, Suspect: true, Failure: why},
 		"lost, sole suspect":        {Token: token, To: scheduler.Ready, Counted: true, Suspect: true, SoleSuspect: true, Failure: why},

@@ -71,6 +71,24 @@ func everyEndFreesTheUniqueKey(t *testing.T, s *suite) {
 	s.expectStored(t, "after it expired", s.insert(t, task(withUnique("u")))[0])
 }
 
+// B36: what takes a running task from its worker does not free the key, and does not keep it for longer than the task is open: after a
+// killed worker, a reclaim and a dead letter it is free.
+func aReclaimedTaskFreesItsUniqueKey(t *testing.T, s *suite) {
+	for _, to := range []scheduler.State{scheduler.Succeeded, scheduler.Failed} {
+		one := s.running(t, withUnique("u"))
+		held := scheduler.Held{Token: one.Token(), Session: one.Session, Spec: one.Spec}
+		s.end(t, scheduler.Reclaimed(&held))
+		s.expectHeld(t, "after the reclaim", s.insert(t, task(withUnique("u")))[0], one.Ref)
+		s.claim(t, s.session, scheduler.Claim{ID: one.ID, From: scheduler.Ready, Seen: 1, Worker: scheduler.WorkerID{7}})
+		s.expectHeld(t, "while it runs again", s.insert(t, task(withUnique("u")))[0], one.Ref)
+		s.end(t, scheduler.Ending{Token: scheduler.Token{ID: one.ID, Attempt: 2, Worker: scheduler.WorkerID{7}}, To: to, Counted: true})
+		if got := s.Task(t, one.Ref).State; got != to {
+			t.Fatalf("it is %v, want %v", got, to)
+		}
+	}
+	s.expectStored(t, "after its end", s.insert(t, task(withUnique("u")))[0])
+}
+
 func uniqueKeyTwiceInOneBatch(t *testing.T, s *suite) {
 	first, second := task(withUnique("u")), task(withUnique("u"))
 	for range 2 {

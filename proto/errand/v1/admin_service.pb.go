@@ -24,7 +24,7 @@ var File_errand_v1_admin_service_proto protoreflect.FileDescriptor
 
 const file_errand_v1_admin_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1derrand/v1/admin_service.proto\x12\terrand.v1\x1a\x15errand/v1/audit.proto\x1a\x13errand/v1/key.proto\x1a\x14errand/v1/kind.proto\x1a\x1berrand/v1/named_limit.proto\x1a\x16errand/v1/region.proto\x1a\x16errand/v1/tenant.proto\x1a\x16errand/v1/worker.proto2\xb0\x10\n" +
+	"\x1derrand/v1/admin_service.proto\x12\terrand.v1\x1a\x15errand/v1/audit.proto\x1a\x13errand/v1/key.proto\x1a\x14errand/v1/kind.proto\x1a\x1berrand/v1/named_limit.proto\x1a\x18errand/v1/overview.proto\x1a\x16errand/v1/region.proto\x1a\x16errand/v1/tenant.proto\x1a\x16errand/v1/worker.proto2\x83\x11\n" +
 	"\fAdminService\x12O\n" +
 	"\fCreateTenant\x12\x1e.errand.v1.CreateTenantRequest\x1a\x1f.errand.v1.CreateTenantResponse\x12O\n" +
 	"\fUpdateTenant\x12\x1e.errand.v1.UpdateTenantRequest\x1a\x1f.errand.v1.UpdateTenantResponse\x12K\n" +
@@ -53,7 +53,8 @@ const file_errand_v1_admin_service_proto_rawDesc = "" +
 	"\vDrainWorker\x12\x1d.errand.v1.DrainWorkerRequest\x1a\x1e.errand.v1.DrainWorkerResponse\x12O\n" +
 	"\fCordonWorker\x12\x1e.errand.v1.CordonWorkerRequest\x1a\x1f.errand.v1.CordonWorkerResponse\x12U\n" +
 	"\x0eUncordonWorker\x12 .errand.v1.UncordonWorkerRequest\x1a!.errand.v1.UncordonWorkerResponse\x12L\n" +
-	"\vLabelWorker\x12\x1d.errand.v1.LabelWorkerRequest\x1a\x1e.errand.v1.LabelWorkerResponse\x12?\n" +
+	"\vLabelWorker\x12\x1d.errand.v1.LabelWorkerRequest\x1a\x1e.errand.v1.LabelWorkerResponse\x12Q\n" +
+	"\vGetOverview\x12\x1d.errand.v1.GetOverviewRequest\x1a\x1e.errand.v1.GetOverviewResponse\"\x03\x90\x02\x01\x12?\n" +
 	"\x05Audit\x12\x17.errand.v1.AuditRequest\x1a\x18.errand.v1.AuditResponse\"\x03\x90\x02\x01B5Z3github.com/errandhq/errand/proto/errand/v1;errandv1b\x06proto3"
 
 var file_errand_v1_admin_service_proto_goTypes = []any{
@@ -83,34 +84,36 @@ var file_errand_v1_admin_service_proto_goTypes = []any{
 	(*CordonWorkerRequest)(nil),    // 23: errand.v1.CordonWorkerRequest
 	(*UncordonWorkerRequest)(nil),  // 24: errand.v1.UncordonWorkerRequest
 	(*LabelWorkerRequest)(nil),     // 25: errand.v1.LabelWorkerRequest
-	(*AuditRequest)(nil),           // 26: errand.v1.AuditRequest
-	(*CreateTenantResponse)(nil),   // 27: errand.v1.CreateTenantResponse
-	(*UpdateTenantResponse)(nil),   // 28: errand.v1.UpdateTenantResponse
-	(*GetTenantResponse)(nil),      // 29: errand.v1.GetTenantResponse
-	(*ListTenantsResponse)(nil),    // 30: errand.v1.ListTenantsResponse
-	(*PauseTenantResponse)(nil),    // 31: errand.v1.PauseTenantResponse
-	(*ResumeTenantResponse)(nil),   // 32: errand.v1.ResumeTenantResponse
-	(*DeleteTenantResponse)(nil),   // 33: errand.v1.DeleteTenantResponse
-	(*PutKindResponse)(nil),        // 34: errand.v1.PutKindResponse
-	(*GetKindResponse)(nil),        // 35: errand.v1.GetKindResponse
-	(*ListKindsResponse)(nil),      // 36: errand.v1.ListKindsResponse
-	(*PauseKindResponse)(nil),      // 37: errand.v1.PauseKindResponse
-	(*ResumeKindResponse)(nil),     // 38: errand.v1.ResumeKindResponse
-	(*CreateKeyResponse)(nil),      // 39: errand.v1.CreateKeyResponse
-	(*ListKeysResponse)(nil),       // 40: errand.v1.ListKeysResponse
-	(*RevokeKeyResponse)(nil),      // 41: errand.v1.RevokeKeyResponse
-	(*PutLimitResponse)(nil),       // 42: errand.v1.PutLimitResponse
-	(*DeleteLimitResponse)(nil),    // 43: errand.v1.DeleteLimitResponse
-	(*ListLimitsResponse)(nil),     // 44: errand.v1.ListLimitsResponse
-	(*ListRegionsResponse)(nil),    // 45: errand.v1.ListRegionsResponse
-	(*DrainRegionResponse)(nil),    // 46: errand.v1.DrainRegionResponse
-	(*ResumeRegionResponse)(nil),   // 47: errand.v1.ResumeRegionResponse
-	(*ListWorkersResponse)(nil),    // 48: errand.v1.ListWorkersResponse
-	(*DrainWorkerResponse)(nil),    // 49: errand.v1.DrainWorkerResponse
-	(*CordonWorkerResponse)(nil),   // 50: errand.v1.CordonWorkerResponse
-	(*UncordonWorkerResponse)(nil), // 51: errand.v1.UncordonWorkerResponse
-	(*LabelWorkerResponse)(nil),    // 52: errand.v1.LabelWorkerResponse
-	(*AuditResponse)(nil),          // 53: errand.v1.AuditResponse
+	(*GetOverviewRequest)(nil),     // 26: errand.v1.GetOverviewRequest
+	(*AuditRequest)(nil),           // 27: errand.v1.AuditRequest
+	(*CreateTenantResponse)(nil),   // 28: errand.v1.CreateTenantResponse
+	(*UpdateTenantResponse)(nil),   // 29: errand.v1.UpdateTenantResponse
+	(*GetTenantResponse)(nil),      // 30: errand.v1.GetTenantResponse
+	(*ListTenantsResponse)(nil),    // 31: errand.v1.ListTenantsResponse
+	(*PauseTenantResponse)(nil),    // 32: errand.v1.PauseTenantResponse
+	(*ResumeTenantResponse)(nil),   // 33: errand.v1.ResumeTenantResponse
+	(*DeleteTenantResponse)(nil),   // 34: errand.v1.DeleteTenantResponse
+	(*PutKindResponse)(nil),        // 35: errand.v1.PutKindResponse
+	(*GetKindResponse)(nil),        // 36: errand.v1.GetKindResponse
+	(*ListKindsResponse)(nil),      // 37: errand.v1.ListKindsResponse
+	(*PauseKindResponse)(nil),      // 38: errand.v1.PauseKindResponse
+	(*ResumeKindResponse)(nil),     // 39: errand.v1.ResumeKindResponse
+	(*CreateKeyResponse)(nil),      // 40: errand.v1.CreateKeyResponse
+	(*ListKeysResponse)(nil),       // 41: errand.v1.ListKeysResponse
+	(*RevokeKeyResponse)(nil),      // 42: errand.v1.RevokeKeyResponse
+	(*PutLimitResponse)(nil),       // 43: errand.v1.PutLimitResponse
+	(*DeleteLimitResponse)(nil),    // 44: errand.v1.DeleteLimitResponse
+	(*ListLimitsResponse)(nil),     // 45: errand.v1.ListLimitsResponse
+	(*ListRegionsResponse)(nil),    // 46: errand.v1.ListRegionsResponse
+	(*DrainRegionResponse)(nil),    // 47: errand.v1.DrainRegionResponse
+	(*ResumeRegionResponse)(nil),   // 48: errand.v1.ResumeRegionResponse
+	(*ListWorkersResponse)(nil),    // 49: errand.v1.ListWorkersResponse
+	(*DrainWorkerResponse)(nil),    // 50: errand.v1.DrainWorkerResponse
+	(*CordonWorkerResponse)(nil),   // 51: errand.v1.CordonWorkerResponse
+	(*UncordonWorkerResponse)(nil), // 52: errand.v1.UncordonWorkerResponse
+	(*LabelWorkerResponse)(nil),    // 53: errand.v1.LabelWorkerResponse
+	(*GetOverviewResponse)(nil),    // 54: errand.v1.GetOverviewResponse
+	(*AuditResponse)(nil),          // 55: errand.v1.AuditResponse
 }
 var file_errand_v1_admin_service_proto_depIdxs = []int32{
 	0,  // 0: errand.v1.AdminService.CreateTenant:input_type -> errand.v1.CreateTenantRequest
@@ -139,36 +142,38 @@ var file_errand_v1_admin_service_proto_depIdxs = []int32{
 	23, // 23: errand.v1.AdminService.CordonWorker:input_type -> errand.v1.CordonWorkerRequest
 	24, // 24: errand.v1.AdminService.UncordonWorker:input_type -> errand.v1.UncordonWorkerRequest
 	25, // 25: errand.v1.AdminService.LabelWorker:input_type -> errand.v1.LabelWorkerRequest
-	26, // 26: errand.v1.AdminService.Audit:input_type -> errand.v1.AuditRequest
-	27, // 27: errand.v1.AdminService.CreateTenant:output_type -> errand.v1.CreateTenantResponse
-	28, // 28: errand.v1.AdminService.UpdateTenant:output_type -> errand.v1.UpdateTenantResponse
-	29, // 29: errand.v1.AdminService.GetTenant:output_type -> errand.v1.GetTenantResponse
-	30, // 30: errand.v1.AdminService.ListTenants:output_type -> errand.v1.ListTenantsResponse
-	31, // 31: errand.v1.AdminService.PauseTenant:output_type -> errand.v1.PauseTenantResponse
-	32, // 32: errand.v1.AdminService.ResumeTenant:output_type -> errand.v1.ResumeTenantResponse
-	33, // 33: errand.v1.AdminService.DeleteTenant:output_type -> errand.v1.DeleteTenantResponse
-	34, // 34: errand.v1.AdminService.PutKind:output_type -> errand.v1.PutKindResponse
-	35, // 35: errand.v1.AdminService.GetKind:output_type -> errand.v1.GetKindResponse
-	36, // 36: errand.v1.AdminService.ListKinds:output_type -> errand.v1.ListKindsResponse
-	37, // 37: errand.v1.AdminService.PauseKind:output_type -> errand.v1.PauseKindResponse
-	38, // 38: errand.v1.AdminService.ResumeKind:output_type -> errand.v1.ResumeKindResponse
-	39, // 39: errand.v1.AdminService.CreateKey:output_type -> errand.v1.CreateKeyResponse
-	40, // 40: errand.v1.AdminService.ListKeys:output_type -> errand.v1.ListKeysResponse
-	41, // 41: errand.v1.AdminService.RevokeKey:output_type -> errand.v1.RevokeKeyResponse
-	42, // 42: errand.v1.AdminService.PutLimit:output_type -> errand.v1.PutLimitResponse
-	43, // 43: errand.v1.AdminService.DeleteLimit:output_type -> errand.v1.DeleteLimitResponse
-	44, // 44: errand.v1.AdminService.ListLimits:output_type -> errand.v1.ListLimitsResponse
-	45, // 45: errand.v1.AdminService.ListRegions:output_type -> errand.v1.ListRegionsResponse
-	46, // 46: errand.v1.AdminService.DrainRegion:output_type -> errand.v1.DrainRegionResponse
-	47, // 47: errand.v1.AdminService.ResumeRegion:output_type -> errand.v1.ResumeRegionResponse
-	48, // 48: errand.v1.AdminService.ListWorkers:output_type -> errand.v1.ListWorkersResponse
-	49, // 49: errand.v1.AdminService.DrainWorker:output_type -> errand.v1.DrainWorkerResponse
-	50, // 50: errand.v1.AdminService.CordonWorker:output_type -> errand.v1.CordonWorkerResponse
-	51, // 51: errand.v1.AdminService.UncordonWorker:output_type -> errand.v1.UncordonWorkerResponse
-	52, // 52: errand.v1.AdminService.LabelWorker:output_type -> errand.v1.LabelWorkerResponse
-	53, // 53: errand.v1.AdminService.Audit:output_type -> errand.v1.AuditResponse
-	27, // [27:54] is the sub-list for method output_type
-	0,  // [0:27] is the sub-list for method input_type
+	26, // 26: errand.v1.AdminService.GetOverview:input_type -> errand.v1.GetOverviewRequest
+	27, // 27: errand.v1.AdminService.Audit:input_type -> errand.v1.AuditRequest
+	28, // 28: errand.v1.AdminService.CreateTenant:output_type -> errand.v1.CreateTenantResponse
+	29, // 29: errand.v1.AdminService.UpdateTenant:output_type -> errand.v1.UpdateTenantResponse
+	30, // 30: errand.v1.AdminService.GetTenant:output_type -> errand.v1.GetTenantResponse
+	31, // 31: errand.v1.AdminService.ListTenants:output_type -> errand.v1.ListTenantsResponse
+	32, // 32: errand.v1.AdminService.PauseTenant:output_type -> errand.v1.PauseTenantResponse
+	33, // 33: errand.v1.AdminService.ResumeTenant:output_type -> errand.v1.ResumeTenantResponse
+	34, // 34: errand.v1.AdminService.DeleteTenant:output_type -> errand.v1.DeleteTenantResponse
+	35, // 35: errand.v1.AdminService.PutKind:output_type -> errand.v1.PutKindResponse
+	36, // 36: errand.v1.AdminService.GetKind:output_type -> errand.v1.GetKindResponse
+	37, // 37: errand.v1.AdminService.ListKinds:output_type -> errand.v1.ListKindsResponse
+	38, // 38: errand.v1.AdminService.PauseKind:output_type -> errand.v1.PauseKindResponse
+	39, // 39: errand.v1.AdminService.ResumeKind:output_type -> errand.v1.ResumeKindResponse
+	40, // 40: errand.v1.AdminService.CreateKey:output_type -> errand.v1.CreateKeyResponse
+	41, // 41: errand.v1.AdminService.ListKeys:output_type -> errand.v1.ListKeysResponse
+	42, // 42: errand.v1.AdminService.RevokeKey:output_type -> errand.v1.RevokeKeyResponse
+	43, // 43: errand.v1.AdminService.PutLimit:output_type -> errand.v1.PutLimitResponse
+	44, // 44: errand.v1.AdminService.DeleteLimit:output_type -> errand.v1.DeleteLimitResponse
+	45, // 45: errand.v1.AdminService.ListLimits:output_type -> errand.v1.ListLimitsResponse
+	46, // 46: errand.v1.AdminService.ListRegions:output_type -> errand.v1.ListRegionsResponse
+	47, // 47: errand.v1.AdminService.DrainRegion:output_type -> errand.v1.DrainRegionResponse
+	48, // 48: errand.v1.AdminService.ResumeRegion:output_type -> errand.v1.ResumeRegionResponse
+	49, // 49: errand.v1.AdminService.ListWorkers:output_type -> errand.v1.ListWorkersResponse
+	50, // 50: errand.v1.AdminService.DrainWorker:output_type -> errand.v1.DrainWorkerResponse
+	51, // 51: errand.v1.AdminService.CordonWorker:output_type -> errand.v1.CordonWorkerResponse
+	52, // 52: errand.v1.AdminService.UncordonWorker:output_type -> errand.v1.UncordonWorkerResponse
+	53, // 53: errand.v1.AdminService.LabelWorker:output_type -> errand.v1.LabelWorkerResponse
+	54, // 54: errand.v1.AdminService.GetOverview:output_type -> errand.v1.GetOverviewResponse
+	55, // 55: errand.v1.AdminService.Audit:output_type -> errand.v1.AuditResponse
+	28, // [28:56] is the sub-list for method output_type
+	0,  // [0:28] is the sub-list for method input_type
 	0,  // [0:0] is the sub-list for extension type_name
 	0,  // [0:0] is the sub-list for extension extendee
 	0,  // [0:0] is the sub-list for field type_name
@@ -183,6 +188,7 @@ func file_errand_v1_admin_service_proto_init() {
 	file_errand_v1_key_proto_init()
 	file_errand_v1_kind_proto_init()
 	file_errand_v1_named_limit_proto_init()
+	file_errand_v1_overview_proto_init()
 	file_errand_v1_region_proto_init()
 	file_errand_v1_tenant_proto_init()
 	file_errand_v1_worker_proto_init()

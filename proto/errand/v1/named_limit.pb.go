@@ -22,7 +22,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// NamedLimit is a rate or concurrency cap that tasks name (TaskSpec.limits). Without a stored limit the name caps nothing.
+// NamedLimit is a rate or concurrency cap that tasks name (TaskSpec.limits). Without a stored limit the name caps nothing. A stored one,
+// also without any cap, gives way to the backpressure that workers report (Finished.backpressure).
 type NamedLimit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whose, 1 to 63 bytes.

@@ -393,13 +393,15 @@ func (*CompletesLater) Descriptor() ([]byte, []int) {
 	return file_errand_v1_outcome_proto_rawDescGZIP(), []int{6}
 }
 
-// Backpressure says that what a named limit guards asks for less: the limit's rate goes down and comes back slowly. The task
-// goes back to its place; the attempt does not count.
+// Backpressure says that what a named limit guards asks for less: the limit's rate, for the task's own key, goes down and comes back
+// slowly. The task goes back to its place and keeps its due; the attempt does not count.
 type Backpressure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The limit's name. At most 63 bytes.
+	// The name of one of the task's limits that an operator has put, also without any cap. Any other name slows nothing: the task then waits
+	// as its retry policy says, longer with each attempt. Cut at 63 bytes.
 	Limit string `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Not to be tried again before this time is over. Default: the limit's own pace.
+	// Not to be tried again before this time is over; at most 365 days, a value outside is taken as the nearest one inside. Default: the
+	// limit's own pace.
 	RetryAfter    *durationpb.Duration `protobuf:"bytes,2,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -612,7 +614,7 @@ type Finished_CompletesLater struct {
 }
 
 type Finished_Backpressure struct {
-	// A named limit asks for less. NOT_YET_AVAILABLE in this release.
+	// A named limit asks for less; the attempt does not count.
 	Backpressure *Backpressure `protobuf:"bytes,8,opt,name=backpressure,proto3,oneof"`
 }
 

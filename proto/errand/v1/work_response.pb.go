@@ -291,7 +291,9 @@ type Assignment struct {
 	// The newest checkpoint of an earlier attempt; unset for none. Not filled in this release.
 	Checkpoint *StoredCheckpoint `protobuf:"bytes,14,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
 	// Handles of the task's parents, whose results ReadParents returns. Not filled in this release.
-	Parents       []string `protobuf:"bytes,15,rep,name=parents,proto3" json:"parents,omitempty"`
+	Parents []string `protobuf:"bytes,15,rep,name=parents,proto3" json:"parents,omitempty"`
+	// The named limits that its start has passed, by name, then key: what the handler may name in Backpressure.
+	Limits        []*Limit `protobuf:"bytes,16,rep,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -427,6 +429,13 @@ func (x *Assignment) GetCheckpoint() *StoredCheckpoint {
 func (x *Assignment) GetParents() []string {
 	if x != nil {
 		return x.Parents
+	}
+	return nil
+}
+
+func (x *Assignment) GetLimits() []*Limit {
+	if x != nil {
+		return x.Limits
 	}
 	return nil
 }
@@ -836,7 +845,7 @@ var File_errand_v1_work_response_proto protoreflect.FileDescriptor
 
 const file_errand_v1_work_response_proto_rawDesc = "" +
 	"\n" +
-	"\x1derrand/v1/work_response.proto\x12\terrand.v1\x1a\x17errand/v1/outcome.proto\x1a\x1egoogle/protobuf/duration.proto\"\xc2\x02\n" +
+	"\x1derrand/v1/work_response.proto\x12\terrand.v1\x1a\x17errand/v1/outcome.proto\x1a\x19errand/v1/task_spec.proto\x1a\x1egoogle/protobuf/duration.proto\"\xc2\x02\n" +
 	"\n" +
 	"Registered\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12/\n" +
@@ -846,7 +855,7 @@ const file_errand_v1_work_response_proto_rawDesc = "" +
 	"\bprotocol\x18\x05 \x01(\x05R\bprotocol\x12*\n" +
 	"\x11max_message_bytes\x18\x06 \x01(\x03R\x0fmaxMessageBytes\x12*\n" +
 	"\aresumed\x18\a \x03(\v2\x10.errand.v1.TokenR\aresumed\x12$\n" +
-	"\x04lost\x18\b \x03(\v2\x10.errand.v1.TokenR\x04lost\"\xdd\x04\n" +
+	"\x04lost\x18\b \x03(\v2\x10.errand.v1.TokenR\x04lost\"\x87\x05\n" +
 	"\n" +
 	"Assignment\x12&\n" +
 	"\x05token\x18\x01 \x01(\v2\x10.errand.v1.TokenR\x05token\x12\x12\n" +
@@ -868,7 +877,8 @@ const file_errand_v1_work_response_proto_rawDesc = "" +
 	"\n" +
 	"checkpoint\x18\x0e \x01(\v2\x1b.errand.v1.StoredCheckpointR\n" +
 	"checkpoint\x12\x18\n" +
-	"\aparents\x18\x0f \x03(\tR\aparents\x1a9\n" +
+	"\aparents\x18\x0f \x03(\tR\aparents\x12(\n" +
+	"\x06limits\x18\x10 \x03(\v2\x10.errand.v1.LimitR\x06limits\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"u\n" +
@@ -944,6 +954,7 @@ var file_errand_v1_work_response_proto_goTypes = []any{
 	nil,                         // 9: errand.v1.Assignment.LabelsEntry
 	(*durationpb.Duration)(nil), // 10: google.protobuf.Duration
 	(*Token)(nil),               // 11: errand.v1.Token
+	(*Limit)(nil),               // 12: errand.v1.Limit
 }
 var file_errand_v1_work_response_proto_depIdxs = []int32{
 	10, // 0: errand.v1.Registered.lease:type_name -> google.protobuf.Duration
@@ -954,23 +965,24 @@ var file_errand_v1_work_response_proto_depIdxs = []int32{
 	10, // 5: errand.v1.Assignment.timeout:type_name -> google.protobuf.Duration
 	9,  // 6: errand.v1.Assignment.labels:type_name -> errand.v1.Assignment.LabelsEntry
 	4,  // 7: errand.v1.Assignment.checkpoint:type_name -> errand.v1.StoredCheckpoint
-	11, // 8: errand.v1.Ack.token:type_name -> errand.v1.Token
-	0,  // 9: errand.v1.Ack.answer:type_name -> errand.v1.AckAnswer
-	11, // 10: errand.v1.StopAttempt.token:type_name -> errand.v1.Token
-	1,  // 11: errand.v1.StopAttempt.cause:type_name -> errand.v1.StopCause
-	10, // 12: errand.v1.StopAttempt.grace:type_name -> google.protobuf.Duration
-	10, // 13: errand.v1.HeartbeatAck.exclusive_grant:type_name -> google.protobuf.Duration
-	2,  // 14: errand.v1.WorkResponse.registered:type_name -> errand.v1.Registered
-	3,  // 15: errand.v1.WorkResponse.assign:type_name -> errand.v1.Assignment
-	5,  // 16: errand.v1.WorkResponse.acks:type_name -> errand.v1.Ack
-	6,  // 17: errand.v1.WorkResponse.stops:type_name -> errand.v1.StopAttempt
-	7,  // 18: errand.v1.WorkResponse.heartbeat_ack:type_name -> errand.v1.HeartbeatAck
-	10, // 19: errand.v1.WorkResponse.reconnect_after:type_name -> google.protobuf.Duration
-	20, // [20:20] is the sub-list for method output_type
-	20, // [20:20] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	12, // 8: errand.v1.Assignment.limits:type_name -> errand.v1.Limit
+	11, // 9: errand.v1.Ack.token:type_name -> errand.v1.Token
+	0,  // 10: errand.v1.Ack.answer:type_name -> errand.v1.AckAnswer
+	11, // 11: errand.v1.StopAttempt.token:type_name -> errand.v1.Token
+	1,  // 12: errand.v1.StopAttempt.cause:type_name -> errand.v1.StopCause
+	10, // 13: errand.v1.StopAttempt.grace:type_name -> google.protobuf.Duration
+	10, // 14: errand.v1.HeartbeatAck.exclusive_grant:type_name -> google.protobuf.Duration
+	2,  // 15: errand.v1.WorkResponse.registered:type_name -> errand.v1.Registered
+	3,  // 16: errand.v1.WorkResponse.assign:type_name -> errand.v1.Assignment
+	5,  // 17: errand.v1.WorkResponse.acks:type_name -> errand.v1.Ack
+	6,  // 18: errand.v1.WorkResponse.stops:type_name -> errand.v1.StopAttempt
+	7,  // 19: errand.v1.WorkResponse.heartbeat_ack:type_name -> errand.v1.HeartbeatAck
+	10, // 20: errand.v1.WorkResponse.reconnect_after:type_name -> google.protobuf.Duration
+	21, // [21:21] is the sub-list for method output_type
+	21, // [21:21] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_errand_v1_work_response_proto_init() }
@@ -979,6 +991,7 @@ func file_errand_v1_work_response_proto_init() {
 		return
 	}
 	file_errand_v1_outcome_proto_init()
+	file_errand_v1_task_spec_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

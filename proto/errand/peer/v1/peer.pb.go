@@ -8,6 +8,7 @@ package peerv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	v1 "github.com/errandhq/errand/proto/errand/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
@@ -553,6 +554,89 @@ func (*UseResponse) Descriptor() ([]byte, []int) {
 	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{7}
 }
 
+// OverviewRequest is empty.
+type OverviewRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OverviewRequest) Reset() {
+	*x = OverviewRequest{}
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OverviewRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OverviewRequest) ProtoMessage() {}
+
+func (x *OverviewRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OverviewRequest.ProtoReflect.Descriptor instead.
+func (*OverviewRequest) Descriptor() ([]byte, []int) {
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{8}
+}
+
+// OverviewResponse is what one instance knows.
+type OverviewResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The overview, of at most 1000 tenants and 1000 kinds.
+	Overview      *v1.Overview `protobuf:"bytes,1,opt,name=overview,proto3" json:"overview,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OverviewResponse) Reset() {
+	*x = OverviewResponse{}
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OverviewResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OverviewResponse) ProtoMessage() {}
+
+func (x *OverviewResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OverviewResponse.ProtoReflect.Descriptor instead.
+func (*OverviewResponse) Descriptor() ([]byte, []int) {
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *OverviewResponse) GetOverview() *v1.Overview {
+	if x != nil {
+		return x.Overview
+	}
+	return nil
+}
+
 // CancelRequest names an attempt.
 type CancelRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -572,7 +656,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[8]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -584,7 +668,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[8]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -597,7 +681,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{8}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CancelRequest) GetId() []byte {
@@ -644,7 +728,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[9]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -656,7 +740,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[9]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -669,7 +753,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{9}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{11}
 }
 
 // WatchRequest names tasks.
@@ -685,7 +769,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[10]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -697,7 +781,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[10]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -710,7 +794,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{10}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WatchRequest) GetIds() [][]byte {
@@ -738,7 +822,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[11]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -750,7 +834,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[11]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -763,7 +847,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{11}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WatchResponse) GetEnded() [][]byte {
@@ -789,7 +873,7 @@ type HintRequest struct {
 
 func (x *HintRequest) Reset() {
 	*x = HintRequest{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[12]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -801,7 +885,7 @@ func (x *HintRequest) String() string {
 func (*HintRequest) ProtoMessage() {}
 
 func (x *HintRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[12]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -814,7 +898,7 @@ func (x *HintRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HintRequest.ProtoReflect.Descriptor instead.
 func (*HintRequest) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{12}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *HintRequest) GetStarvedKinds() []string {
@@ -847,7 +931,7 @@ type HintResponse struct {
 
 func (x *HintResponse) Reset() {
 	*x = HintResponse{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[13]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -859,7 +943,7 @@ func (x *HintResponse) String() string {
 func (*HintResponse) ProtoMessage() {}
 
 func (x *HintResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[13]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -872,14 +956,14 @@ func (x *HintResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HintResponse.ProtoReflect.Descriptor instead.
 func (*HintResponse) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{13}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{15}
 }
 
 var File_errand_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_errand_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x19errand/peer/v1/peer.proto\x12\x0eerrand.peer.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"H\n" +
+	"\x19errand/peer/v1/peer.proto\x12\x0eerrand.peer.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18errand/v1/overview.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"H\n" +
 	"\bKindRoom\x12\x1d\n" +
 	"\x04kind\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(?R\x04kind\x12\x1d\n" +
 	"\x05slots\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05slots\"\x8e\x01\n" +
@@ -917,7 +1001,10 @@ const file_errand_peer_v1_peer_proto_rawDesc = "" +
 	"\x04used\x18\x02 \x03(\v2\x19.errand.peer.v1.TenantUseB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x04used\x129\n" +
 	"\x05slots\x18\x03 \x03(\v2\x18.errand.peer.v1.KindRoomB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x05slots\x12!\n" +
 	"\avirtual\x18\x04 \x01(\x01B\a\xbaH\x04\x12\x02@\x01R\avirtual\"\r\n" +
-	"\vUseResponse\"\xaa\x01\n" +
+	"\vUseResponse\"\x11\n" +
+	"\x0fOverviewRequest\"C\n" +
+	"\x10OverviewResponse\x12/\n" +
+	"\boverview\x18\x01 \x01(\v2\x13.errand.v1.OverviewR\boverview\"\xaa\x01\n" +
 	"\rCancelRequest\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\fB\a\xbaH\x04z\x02h\x10R\x02id\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x03R\aattempt\x12\x1f\n" +
@@ -937,13 +1024,14 @@ const file_errand_peer_v1_peer_proto_rawDesc = "" +
 	"\asession\x18\x02 \x01(\fB\n" +
 	"\xbaH\a\xd8\x01\x01z\x02h\x10R\asession\x125\n" +
 	"\ffresh_shards\x18\x03 \x03(\x05B\x12\xbaH\x0f\x92\x01\f\x10\x80\x02\"\a\x1a\x05\x18\xff\x01(\x00R\vfreshShards\"\x0e\n" +
-	"\fHintResponse2\xe2\x02\n" +
+	"\fHintResponse2\xb1\x03\n" +
 	"\vPeerService\x12A\n" +
 	"\x04Lend\x12\x1b.errand.peer.v1.LendRequest\x1a\x1c.errand.peer.v1.LendResponse\x12G\n" +
 	"\x06Cancel\x12\x1d.errand.peer.v1.CancelRequest\x1a\x1e.errand.peer.v1.CancelResponse\x12D\n" +
 	"\x05Watch\x12\x1c.errand.peer.v1.WatchRequest\x1a\x1d.errand.peer.v1.WatchResponse\x12A\n" +
 	"\x04Hint\x12\x1b.errand.peer.v1.HintRequest\x1a\x1c.errand.peer.v1.HintResponse\x12>\n" +
-	"\x03Use\x12\x1a.errand.peer.v1.UseRequest\x1a\x1b.errand.peer.v1.UseResponseB8Z6github.com/errandhq/errand/proto/errand/peer/v1;peerv1b\x06proto3"
+	"\x03Use\x12\x1a.errand.peer.v1.UseRequest\x1a\x1b.errand.peer.v1.UseResponse\x12M\n" +
+	"\bOverview\x12\x1f.errand.peer.v1.OverviewRequest\x1a .errand.peer.v1.OverviewResponseB8Z6github.com/errandhq/errand/proto/errand/peer/v1;peerv1b\x06proto3"
 
 var (
 	file_errand_peer_v1_peer_proto_rawDescOnce sync.Once
@@ -957,7 +1045,7 @@ func file_errand_peer_v1_peer_proto_rawDescGZIP() []byte {
 	return file_errand_peer_v1_peer_proto_rawDescData
 }
 
-var file_errand_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_errand_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_errand_peer_v1_peer_proto_goTypes = []any{
 	(*KindRoom)(nil),              // 0: errand.peer.v1.KindRoom
 	(*LendRequest)(nil),           // 1: errand.peer.v1.LendRequest
@@ -967,37 +1055,43 @@ var file_errand_peer_v1_peer_proto_goTypes = []any{
 	(*TenantUse)(nil),             // 5: errand.peer.v1.TenantUse
 	(*UseRequest)(nil),            // 6: errand.peer.v1.UseRequest
 	(*UseResponse)(nil),           // 7: errand.peer.v1.UseResponse
-	(*CancelRequest)(nil),         // 8: errand.peer.v1.CancelRequest
-	(*CancelResponse)(nil),        // 9: errand.peer.v1.CancelResponse
-	(*WatchRequest)(nil),          // 10: errand.peer.v1.WatchRequest
-	(*WatchResponse)(nil),         // 11: errand.peer.v1.WatchResponse
-	(*HintRequest)(nil),           // 12: errand.peer.v1.HintRequest
-	(*HintResponse)(nil),          // 13: errand.peer.v1.HintResponse
-	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
+	(*OverviewRequest)(nil),       // 8: errand.peer.v1.OverviewRequest
+	(*OverviewResponse)(nil),      // 9: errand.peer.v1.OverviewResponse
+	(*CancelRequest)(nil),         // 10: errand.peer.v1.CancelRequest
+	(*CancelResponse)(nil),        // 11: errand.peer.v1.CancelResponse
+	(*WatchRequest)(nil),          // 12: errand.peer.v1.WatchRequest
+	(*WatchResponse)(nil),         // 13: errand.peer.v1.WatchResponse
+	(*HintRequest)(nil),           // 14: errand.peer.v1.HintRequest
+	(*HintResponse)(nil),          // 15: errand.peer.v1.HintResponse
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*v1.Overview)(nil),           // 17: errand.v1.Overview
 }
 var file_errand_peer_v1_peer_proto_depIdxs = []int32{
 	0,  // 0: errand.peer.v1.LendRequest.room:type_name -> errand.peer.v1.KindRoom
-	14, // 1: errand.peer.v1.Row.due:type_name -> google.protobuf.Timestamp
-	14, // 2: errand.peer.v1.Row.start_by:type_name -> google.protobuf.Timestamp
+	16, // 1: errand.peer.v1.Row.due:type_name -> google.protobuf.Timestamp
+	16, // 2: errand.peer.v1.Row.start_by:type_name -> google.protobuf.Timestamp
 	3,  // 3: errand.peer.v1.Row.limits:type_name -> errand.peer.v1.RowLimit
 	2,  // 4: errand.peer.v1.LendResponse.rows:type_name -> errand.peer.v1.Row
 	5,  // 5: errand.peer.v1.UseRequest.used:type_name -> errand.peer.v1.TenantUse
 	0,  // 6: errand.peer.v1.UseRequest.slots:type_name -> errand.peer.v1.KindRoom
-	1,  // 7: errand.peer.v1.PeerService.Lend:input_type -> errand.peer.v1.LendRequest
-	8,  // 8: errand.peer.v1.PeerService.Cancel:input_type -> errand.peer.v1.CancelRequest
-	10, // 9: errand.peer.v1.PeerService.Watch:input_type -> errand.peer.v1.WatchRequest
-	12, // 10: errand.peer.v1.PeerService.Hint:input_type -> errand.peer.v1.HintRequest
-	6,  // 11: errand.peer.v1.PeerService.Use:input_type -> errand.peer.v1.UseRequest
-	4,  // 12: errand.peer.v1.PeerService.Lend:output_type -> errand.peer.v1.LendResponse
-	9,  // 13: errand.peer.v1.PeerService.Cancel:output_type -> errand.peer.v1.CancelResponse
-	11, // 14: errand.peer.v1.PeerService.Watch:output_type -> errand.peer.v1.WatchResponse
-	13, // 15: errand.peer.v1.PeerService.Hint:output_type -> errand.peer.v1.HintResponse
-	7,  // 16: errand.peer.v1.PeerService.Use:output_type -> errand.peer.v1.UseResponse
-	12, // [12:17] is the sub-list for method output_type
-	7,  // [7:12] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	17, // 7: errand.peer.v1.OverviewResponse.overview:type_name -> errand.v1.Overview
+	1,  // 8: errand.peer.v1.PeerService.Lend:input_type -> errand.peer.v1.LendRequest
+	10, // 9: errand.peer.v1.PeerService.Cancel:input_type -> errand.peer.v1.CancelRequest
+	12, // 10: errand.peer.v1.PeerService.Watch:input_type -> errand.peer.v1.WatchRequest
+	14, // 11: errand.peer.v1.PeerService.Hint:input_type -> errand.peer.v1.HintRequest
+	6,  // 12: errand.peer.v1.PeerService.Use:input_type -> errand.peer.v1.UseRequest
+	8,  // 13: errand.peer.v1.PeerService.Overview:input_type -> errand.peer.v1.OverviewRequest
+	4,  // 14: errand.peer.v1.PeerService.Lend:output_type -> errand.peer.v1.LendResponse
+	11, // 15: errand.peer.v1.PeerService.Cancel:output_type -> errand.peer.v1.CancelResponse
+	13, // 16: errand.peer.v1.PeerService.Watch:output_type -> errand.peer.v1.WatchResponse
+	15, // 17: errand.peer.v1.PeerService.Hint:output_type -> errand.peer.v1.HintResponse
+	7,  // 18: errand.peer.v1.PeerService.Use:output_type -> errand.peer.v1.UseResponse
+	9,  // 19: errand.peer.v1.PeerService.Overview:output_type -> errand.peer.v1.OverviewResponse
+	14, // [14:20] is the sub-list for method output_type
+	8,  // [8:14] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_errand_peer_v1_peer_proto_init() }
@@ -1011,7 +1105,7 @@ func file_errand_peer_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_errand_peer_v1_peer_proto_rawDesc), len(file_errand_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

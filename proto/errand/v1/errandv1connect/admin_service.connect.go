@@ -100,6 +100,9 @@ const (
 	// AdminServiceLabelWorkerProcedure is the fully-qualified name of the AdminService's LabelWorker
 	// RPC.
 	AdminServiceLabelWorkerProcedure = "/errand.v1.AdminService/LabelWorker"
+	// AdminServiceGetOverviewProcedure is the fully-qualified name of the AdminService's GetOverview
+	// RPC.
+	AdminServiceGetOverviewProcedure = "/errand.v1.AdminService/GetOverview"
 	// AdminServiceAuditProcedure is the fully-qualified name of the AdminService's Audit RPC.
 	AdminServiceAuditProcedure = "/errand.v1.AdminService/Audit"
 )
@@ -158,6 +161,8 @@ type AdminServiceClient interface {
 	UncordonWorker(context.Context, *v1.UncordonWorkerRequest) (*v1.UncordonWorkerResponse, error)
 	// LabelWorker changes a worker's labels. NOT_YET_AVAILABLE in this release.
 	LabelWorker(context.Context, *v1.LabelWorkerRequest) (*v1.LabelWorkerResponse, error)
+	// GetOverview tells who waits and who runs in the region.
+	GetOverview(context.Context, *v1.GetOverviewRequest) (*v1.GetOverviewResponse, error)
 	// Audit proves on the live system that nothing is lost (P2) and nothing is stuck (P3).
 	Audit(context.Context, *v1.AuditRequest) (*v1.AuditResponse, error)
 }
@@ -337,6 +342,13 @@ func NewAdminServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(adminServiceMethods.ByName("LabelWorker")),
 			connect.WithClientOptions(opts...),
 		),
+		getOverview: connect.NewClient[v1.GetOverviewRequest, v1.GetOverviewResponse](
+			httpClient,
+			baseURL+AdminServiceGetOverviewProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("GetOverview")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 		audit: connect.NewClient[v1.AuditRequest, v1.AuditResponse](
 			httpClient,
 			baseURL+AdminServiceAuditProcedure,
@@ -375,6 +387,7 @@ type adminServiceClient struct {
 	cordonWorker   *connect.Client[v1.CordonWorkerRequest, v1.CordonWorkerResponse]
 	uncordonWorker *connect.Client[v1.UncordonWorkerRequest, v1.UncordonWorkerResponse]
 	labelWorker    *connect.Client[v1.LabelWorkerRequest, v1.LabelWorkerResponse]
+	getOverview    *connect.Client[v1.GetOverviewRequest, v1.GetOverviewResponse]
 	audit          *connect.Client[v1.AuditRequest, v1.AuditResponse]
 }
 
@@ -612,6 +625,15 @@ func (c *adminServiceClient) LabelWorker(ctx context.Context, req *v1.LabelWorke
 	return nil, err
 }
 
+// GetOverview calls errand.v1.AdminService.GetOverview.
+func (c *adminServiceClient) GetOverview(ctx context.Context, req *v1.GetOverviewRequest) (*v1.GetOverviewResponse, error) {
+	response, err := c.getOverview.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // Audit calls errand.v1.AdminService.Audit.
 func (c *adminServiceClient) Audit(ctx context.Context, req *v1.AuditRequest) (*v1.AuditResponse, error) {
 	response, err := c.audit.CallUnary(ctx, connect.NewRequest(req))
@@ -675,6 +697,8 @@ type AdminServiceHandler interface {
 	UncordonWorker(context.Context, *v1.UncordonWorkerRequest) (*v1.UncordonWorkerResponse, error)
 	// LabelWorker changes a worker's labels. NOT_YET_AVAILABLE in this release.
 	LabelWorker(context.Context, *v1.LabelWorkerRequest) (*v1.LabelWorkerResponse, error)
+	// GetOverview tells who waits and who runs in the region.
+	GetOverview(context.Context, *v1.GetOverviewRequest) (*v1.GetOverviewResponse, error)
 	// Audit proves on the live system that nothing is lost (P2) and nothing is stuck (P3).
 	Audit(context.Context, *v1.AuditRequest) (*v1.AuditResponse, error)
 }
@@ -850,6 +874,13 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(adminServiceMethods.ByName("LabelWorker")),
 		connect.WithHandlerOptions(opts...),
 	)
+	adminServiceGetOverviewHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceGetOverviewProcedure,
+		svc.GetOverview,
+		connect.WithSchema(adminServiceMethods.ByName("GetOverview")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	adminServiceAuditHandler := connect.NewUnaryHandlerSimple(
 		AdminServiceAuditProcedure,
 		svc.Audit,
@@ -911,6 +942,8 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 			adminServiceUncordonWorkerHandler.ServeHTTP(w, r)
 		case AdminServiceLabelWorkerProcedure:
 			adminServiceLabelWorkerHandler.ServeHTTP(w, r)
+		case AdminServiceGetOverviewProcedure:
+			adminServiceGetOverviewHandler.ServeHTTP(w, r)
 		case AdminServiceAuditProcedure:
 			adminServiceAuditHandler.ServeHTTP(w, r)
 		default:
@@ -1024,6 +1057,10 @@ func (UnimplementedAdminServiceHandler) UncordonWorker(context.Context, *v1.Unco
 
 func (UnimplementedAdminServiceHandler) LabelWorker(context.Context, *v1.LabelWorkerRequest) (*v1.LabelWorkerResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.AdminService.LabelWorker is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) GetOverview(context.Context, *v1.GetOverviewRequest) (*v1.GetOverviewResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.AdminService.GetOverview is not implemented"))
 }
 
 func (UnimplementedAdminServiceHandler) Audit(context.Context, *v1.AuditRequest) (*v1.AuditResponse, error) {

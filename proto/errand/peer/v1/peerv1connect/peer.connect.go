@@ -43,6 +43,8 @@ const (
 	PeerServiceHintProcedure = "/errand.peer.v1.PeerService/Hint"
 	// PeerServiceUseProcedure is the fully-qualified name of the PeerService's Use RPC.
 	PeerServiceUseProcedure = "/errand.peer.v1.PeerService/Use"
+	// PeerServiceOverviewProcedure is the fully-qualified name of the PeerService's Overview RPC.
+	PeerServiceOverviewProcedure = "/errand.peer.v1.PeerService/Overview"
 )
 
 // PeerServiceClient is a client for the errand.peer.v1.PeerService service.
@@ -57,6 +59,8 @@ type PeerServiceClient interface {
 	Hint(context.Context, *v1.HintRequest) (*v1.HintResponse, error)
 	// Use tells what tenants have used at the caller, so that fairness is the region's.
 	Use(context.Context, *v1.UseRequest) (*v1.UseResponse, error)
+	// Overview tells who waits and who runs at the asked instance.
+	Overview(context.Context, *v1.OverviewRequest) (*v1.OverviewResponse, error)
 }
 
 // NewPeerServiceClient constructs a client for the errand.peer.v1.PeerService service. By default,
@@ -100,16 +104,23 @@ func NewPeerServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(peerServiceMethods.ByName("Use")),
 			connect.WithClientOptions(opts...),
 		),
+		overview: connect.NewClient[v1.OverviewRequest, v1.OverviewResponse](
+			httpClient,
+			baseURL+PeerServiceOverviewProcedure,
+			connect.WithSchema(peerServiceMethods.ByName("Overview")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // peerServiceClient implements PeerServiceClient.
 type peerServiceClient struct {
-	lend   *connect.Client[v1.LendRequest, v1.LendResponse]
-	cancel *connect.Client[v1.CancelRequest, v1.CancelResponse]
-	watch  *connect.Client[v1.WatchRequest, v1.WatchResponse]
-	hint   *connect.Client[v1.HintRequest, v1.HintResponse]
-	use    *connect.Client[v1.UseRequest, v1.UseResponse]
+	lend     *connect.Client[v1.LendRequest, v1.LendResponse]
+	cancel   *connect.Client[v1.CancelRequest, v1.CancelResponse]
+	watch    *connect.Client[v1.WatchRequest, v1.WatchResponse]
+	hint     *connect.Client[v1.HintRequest, v1.HintResponse]
+	use      *connect.Client[v1.UseRequest, v1.UseResponse]
+	overview *connect.Client[v1.OverviewRequest, v1.OverviewResponse]
 }
 
 // Lend calls errand.peer.v1.PeerService.Lend.
@@ -157,6 +168,15 @@ func (c *peerServiceClient) Use(ctx context.Context, req *v1.UseRequest) (*v1.Us
 	return nil, err
 }
 
+// Overview calls errand.peer.v1.PeerService.Overview.
+func (c *peerServiceClient) Overview(ctx context.Context, req *v1.OverviewRequest) (*v1.OverviewResponse, error) {
+	response, err := c.overview.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // PeerServiceHandler is an implementation of the errand.peer.v1.PeerService service.
 type PeerServiceHandler interface {
 	// Lend asks for waiting rows that the caller can start.
@@ -169,6 +189,8 @@ type PeerServiceHandler interface {
 	Hint(context.Context, *v1.HintRequest) (*v1.HintResponse, error)
 	// Use tells what tenants have used at the caller, so that fairness is the region's.
 	Use(context.Context, *v1.UseRequest) (*v1.UseResponse, error)
+	// Overview tells who waits and who runs at the asked instance.
+	Overview(context.Context, *v1.OverviewRequest) (*v1.OverviewResponse, error)
 }
 
 // NewPeerServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -208,6 +230,12 @@ func NewPeerServiceHandler(svc PeerServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(peerServiceMethods.ByName("Use")),
 		connect.WithHandlerOptions(opts...),
 	)
+	peerServiceOverviewHandler := connect.NewUnaryHandlerSimple(
+		PeerServiceOverviewProcedure,
+		svc.Overview,
+		connect.WithSchema(peerServiceMethods.ByName("Overview")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/errand.peer.v1.PeerService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case PeerServiceLendProcedure:
@@ -220,6 +248,8 @@ func NewPeerServiceHandler(svc PeerServiceHandler, opts ...connect.HandlerOption
 			peerServiceHintHandler.ServeHTTP(w, r)
 		case PeerServiceUseProcedure:
 			peerServiceUseHandler.ServeHTTP(w, r)
+		case PeerServiceOverviewProcedure:
+			peerServiceOverviewHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -247,4 +277,8 @@ func (UnimplementedPeerServiceHandler) Hint(context.Context, *v1.HintRequest) (*
 
 func (UnimplementedPeerServiceHandler) Use(context.Context, *v1.UseRequest) (*v1.UseResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.peer.v1.PeerService.Use is not implemented"))
+}
+
+func (UnimplementedPeerServiceHandler) Overview(context.Context, *v1.OverviewRequest) (*v1.OverviewResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.peer.v1.PeerService.Overview is not implemented"))
 }

@@ -1,0 +1,31 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/errandhq/errand/scheduler"
+)
+
+// Bounds of pictures.
+const (
+	// PictureTenantsMax is how many tenants a picture lists.
+	PictureTenantsMax = 1000
+	pictureEvery      = time.Second
+	pictureRows       = 20_000 // buffered groups for which a picture may take a second longer to come
+)
+
+// drawn is the last picture.
+type drawn struct {
+	picture *scheduler.Picture
+	at      time.Duration
+}
+
+// draw returns a picture that is not older than it may be.
+func (e *Engine) draw() *scheduler.Picture {
+	d := &e.drawn
+	wait := pictureEvery + time.Duration(e.core.Counts().Groups/pictureRows)*time.Second
+	if d.picture == nil || e.local-d.at >= wait {
+		d.picture, d.at = e.core.Picture(e.storeNow(), PictureTenantsMax), e.local
+	}
+	return d.picture
+}
