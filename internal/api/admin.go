@@ -24,10 +24,10 @@ type adminService struct {
 	keys    Keys
 	audit   Auditor
 	workers Workers
+	auth    *authenticator
 
 	scheduler Scheduler
 	others    Others
-	auth      *authenticator
 }
 
 // Workers lists and drains the workers of this instance. [engine.Shell] implements it.

@@ -95,8 +95,7 @@ func Handler(cfg Config) (http.Handler, error) {
 		&workerService{region: cfg.Region, scheduler: cfg.Scheduler, valid: valid}, options))
 	mount(auth.only(store.ScopeAdmin))(errandv1connect.NewAdminServiceHandler(&adminService{
 		region: cfg.Region, tenants: cfg.Tenants, kinds: cfg.Kinds, limits: cfg.Limits, keys: cfg.Keys, audit: cfg.Auditor, workers: cfg.Workers,
-		scheduler: cfg.Scheduler, others: cfg.Others,
-		auth: auth,
+		auth: auth, scheduler: cfg.Scheduler, others: cfg.Others,
 	}, options))
 	mount(peersOnly(cfg.PeerSecret, logins))(peerv1connect.NewPeerServiceHandler(
 		&peerService{region: cfg.Region, peer: cfg.Peer, scheduler: cfg.Scheduler}, options))
