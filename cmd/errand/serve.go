@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -133,16 +132,6 @@ func (c *serveCmd) on(ctx context.Context, listener net.Listener) error {
 	return c.serve(ctx, log, tel, st, listener)
 }
 
-// gcPercent is GOGC for a scheduler: it keeps little and makes much garbage, so a heap that grows to five times what is in use is
-// still small, and half the time of collecting is saved. A GOGC in the environment wins.
-const gcPercent = 400
-
-func tuneGC() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
-}
-
 func (c *serveCmd) printConfig() error {
 	shown := *c
 	if shown.PeerSecret != "" {
@@ -165,15 +154,10 @@ func (c *serveCmd) printConfig() error {
 
 // serve wires the instance together: store, engine, edge.
 func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, tel *telemetry.Telemetry, st *store.Store, listener net.Listener) error {
-	timing := c.Timing.timing()
-	observer, err := tel.Observer(log)
+	eng, err := c.engine(tel, log, listener)
 	if err != nil {
 		return err
 	}
-	eng := engine.New(engine.Config{
-		Region: c.Region, Address: c.advertised(listener), Timing: timing,
-		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Observe: observer,
-	})
 	buckets, err := c.buckets(log)
 	if err != nil {
 		return err
@@ -200,7 +184,7 @@ func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, tel *telemetry.T
 		Region: c.Region, PeerSecret: c.PeerSecret, Scheduler: shell, Peer: shell, Others: others, Workers: shell,
 		Tasks: st, Tenants: st, Kinds: st, Limits: st, Keys: st, Auditor: st, Settings: catalog{shell},
 		Admission: admission{buckets, shell}, Standing: st, Admitted: admitted,
-		Ready: func() error { return ready(shell, timing) }, Log: log,
+		Ready: func() error { return ready(shell, c.Timing.timing()) }, Log: log,
 	})
 	if err != nil {
 		return err
@@ -228,6 +212,10 @@ func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, tel *telemetry.T
 	})
 	group.Go(func() error { return sweep(ctx, shell, st, c.Region, c.Retention, log) })
 	group.Go(func() error {
+		keepMemory(ctx)
+		return nil
+	})
+	group.Go(func() error {
 		warnOfEviction(ctx, buckets, log)
 		return nil
 	})
@@ -240,6 +228,17 @@ func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, tel *telemetry.T
 	err = group.Wait()
 	log.Info("stopped")
 	return err
+}
+
+func (c *serveCmd) engine(tel *telemetry.Telemetry, log *slog.Logger, listener net.Listener) (*engine.Engine, error) {
+	observer, err := tel.Observer(log)
+	if err != nil {
+		return nil, err
+	}
+	return engine.New(engine.Config{
+		Region: c.Region, Address: c.advertised(listener), Timing: c.Timing.timing(),
+		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Observe: observer,
+	}), nil
 }
 
 // buckets opens the region's token buckets; it needs no Redis to be there.
