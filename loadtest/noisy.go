@@ -133,10 +133,14 @@ func (c *noisyCmd) phase(ctx context.Context, cl *cluster, round int, name strin
 		return noisyRun{}, err
 	}
 	got := noisyRun{Phase: name}
+	bounds := cl.watchBounds(ctx, "loud")
 	if err := c.both(ctx, quiet, loud, tiers, &got); err != nil {
 		return got, err
 	}
 	if got.Tiers, err = cl.tierWaits(ctx, "loud"); err != nil {
+		return got, err
+	}
+	if err := bounds.judge(got.Tiers); err != nil {
 		return got, err
 	}
 	_, err = until(ctx, quietWait, func() bool { return worker.last().Marks["quiet"].Started >= got.submitted })

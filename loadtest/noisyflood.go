@@ -63,6 +63,8 @@ type tierWait struct {
 	Started int64   `json:"started"`
 	Oldest  float64 `json:"oldest_wait_s"` // the longest wait, of those that wait still too
 	Late    float64 `json:"late_s"`        // the same beyond what was due
+	Bound   float64 `json:"bound_s"`       // the largest that was exported meanwhile; 0 when nothing waited
+	Within  bool    `json:"within_bound"`
 	Starved bool    `json:"starved"`       // overdue ones wait, and none has started for stillness
 }
 

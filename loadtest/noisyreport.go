@@ -53,13 +53,13 @@ func (c *noisyCmd) report(ctx context.Context, cl *cluster, runs map[string][]no
 // tiersTable shows how the flood itself fared, and tells whether every tier of it that was overdue has been served.
 func tiersTable(runs map[string][]noisyRun) bool {
 	held := true
-	w := newTable("FLOOD", "TIER", "TASKS", "STARTED", "OLDEST WAIT S", "LATE S", "STARVED")
+	w := newTable("FLOOD", "TIER", "TASKS", "STARTED", "OLDEST WAIT S", "LATE S", "BOUND S", "STARVED")
 	for _, phase := range noisyPhases {
 		for _, r := range runs[phase.name] {
 			for _, t := range r.Tiers {
-				held = held && !t.Starved
+				held = held && !t.Starved && t.Within
 				w.row(phase.name, tierName(errand.Tier(t.Tier)), fmt.Sprint(t.Tasks), fmt.Sprint(t.Started), fmt.Sprintf("%.1f", t.Oldest),
-					fmt.Sprintf("%.1f", t.Late), fmt.Sprint(t.Starved))
+					fmt.Sprintf("%.1f", t.Late), fmt.Sprintf("%.1f", t.Bound), fmt.Sprint(t.Starved))
 			}
 		}
 	}
