@@ -65,7 +65,7 @@ type tierWait struct {
 	Late    float64 `json:"late_s"`        // the same beyond what was due
 	Bound   float64 `json:"bound_s"`       // the largest that was exported meanwhile; 0 when nothing waited
 	Within  bool    `json:"within_bound"`
-	Starved bool    `json:"starved"`       // overdue ones wait, and none has started for stillness
+	Starved bool    `json:"starved"` // overdue ones wait, and none has started for stillness
 }
 
 // stillness is how long a tier with overdue work may go without a start.
