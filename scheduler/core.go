@@ -281,6 +281,9 @@ type Counts struct {
 // Gated is how many buffered rows gates hold back, by what the gates are for. Of much that waits for a gate few rows are buffered.
 type Gated struct{ Tenant, Kind, Limit int }
 
+// Attempts is how many attempts the core holds, from claim to recorded end.
+func (c *Core) Attempts() int { return len(c.attempts.byID) }
+
 // Counts returns how many rows the core holds.
 func (c *Core) Counts() Counts {
 	n := Counts{Buffered: len(c.waiting.rows), Groups: len(c.waiting.groups), Gated: c.gates.gated()}

@@ -114,6 +114,8 @@ type Session struct {
 	StartedAt time.Time
 	ExpiresAt time.Time
 	EndedAt   time.Time // zero while it is open
+	// Idle says that it has no workers and runs nothing, and has no part of any cap.
+	Idle bool
 }
 
 // Renewal is the answer to opening or renewing a session.

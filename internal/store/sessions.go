@@ -20,14 +20,14 @@ RETURNING s.expires_at`
 // renewSession extends a session, however long ago it expired: a store that was away for everybody kills nobody.
 // Guard: not ended.
 const renewSession = `
-UPDATE sessions s SET expires_at = now() + $3::bigint * INTERVAL '1 microsecond'
+UPDATE sessions s SET expires_at = now() + $3::bigint * INTERVAL '1 microsecond', idle = $4::boolean
 WHERE s.region = $1::crdb_internal_region AND s.id = $2::uuid AND s.ended_at IS NULL
 RETURNING s.expires_at`
 
 // listSessions lists the sessions of a region that nobody has ended, with the store's clock. The clock has a row of its own,
 // so that it is told also when there are none.
 const listSessions = `
-SELECT c.now, s.id, s.address, s.started_at, s.expires_at
+SELECT c.now, s.id, s.address, s.started_at, s.expires_at, s.idle
 FROM (SELECT clock_timestamp() AS now) c
 LEFT JOIN sessions s ON s.region = $1::crdb_internal_region AND s.ended_at IS NULL
 ORDER BY s.id
@@ -58,9 +58,9 @@ func (s *Store) OpenSession(ctx context.Context, one scheduler.Session, ttl time
 	return s.renew(ctx, one.Region, openSession, one.Region, [16]byte(one.ID), one.Address, ttl.Microseconds())
 }
 
-// RenewSession extends a session unless it was ended.
-func (s *Store) RenewSession(ctx context.Context, region string, id scheduler.SessionID, ttl time.Duration) (scheduler.Renewal, error) {
-	return s.renew(ctx, region, renewSession, region, [16]byte(id), ttl.Microseconds())
+// RenewSession extends a session unless it was ended, and notes whether it is idle.
+func (s *Store) RenewSession(ctx context.Context, region string, id scheduler.SessionID, ttl time.Duration, idle bool) (scheduler.Renewal, error) {
+	return s.renew(ctx, region, renewSession, region, [16]byte(id), ttl.Microseconds(), idle)
 }
 
 func (s *Store) renew(ctx context.Context, region, sql string, args ...any) (scheduler.Renewal, error) {
@@ -74,12 +74,14 @@ func (s *Store) renew(ctx context.Context, region, sql string, args ...any) (sch
 		var id *[16]byte
 		var address *string
 		var started, expires *time.Time
-		if err := row.Scan(&r.Now, &id, &address, &started, &expires); err != nil {
+		var idle *bool
+		if err := row.Scan(&r.Now, &id, &address, &started, &expires, &idle); err != nil {
 			return struct{}{}, err
 		}
 		if id != nil {
 			r.Sessions = append(r.Sessions, scheduler.Session{
 				Region: region, ID: *id, Address: textOf(address), StartedAt: timeOf(started), ExpiresAt: timeOf(expires),
+				Idle: idle != nil && *idle,
 			})
 		}
 		return struct{}{}, nil

@@ -14,6 +14,8 @@ import (
 // their parts is known. So all running rows together never exceed a cap.
 type division struct {
 	sessions []scheduler.SessionID // that it is among, in order
+	idle     []scheduler.SessionID // that have no part; what they have taken over nevertheless is read like the others' rows
+	usedAt   time.Duration         // when this instance last had a worker or an attempt
 	target   fairness.Part
 	parts    []fairness.Part // in force: what all of them have may be used
 	expired  bool            // one of the sessions has expired and is not ended: it may have rows, and cannot shrink
@@ -29,12 +31,37 @@ type division struct {
 
 func newDivision() division { return division{asking: pipe{name: "running", limit: 1}} }
 
-// divideAmong takes note of the region's sessions, this one among them.
-func (e *Engine) divideAmong(sessions []scheduler.SessionID, expired bool) {
+// idle tells whether this instance should leave its part of every cap to others: without workers it starts nothing. Alone it keeps
+// it: nobody else could use it.
+func (e *Engine) idle() bool {
+	return len(e.session.others) > 0 && e.local-e.division.usedAt >= e.timing.SessionTTL
+}
+
+// noticeUse takes note of whether this instance can use its part. One that has given it up asks for it as soon as it can.
+func (e *Engine) noticeUse() {
+	d := &e.division
+	if len(e.workers.byID) == 0 && len(e.workers.coming) == 0 && e.core.Attempts() == 0 {
+		return
+	}
+	if d.usedAt = e.local; e.session.idle && !e.session.asked {
+		e.session.askedAt = min(e.session.askedAt, e.local-e.timing.Renewal)
+	}
+}
+
+// giveUpPart lets go of this instance's part of every cap, until it is among those that have one again.
+func (e *Engine) giveUpPart() {
+	if d := &e.division; len(d.parts) > 0 || d.target.Of > 0 {
+		*d = division{asking: d.asking, asked: d.asked, usedAt: d.usedAt}
+		e.setParts(nil)
+	}
+}
+
+// divideAmong takes note of the region's sessions: those that have a part of every cap, and those that have none.
+func (e *Engine) divideAmong(sessions, idle []scheduler.SessionID, expired bool) {
 	slices.SortFunc(sessions, scheduler.SessionID.Compare)
 	d := &e.division
-	d.expired = expired
-	if slices.Equal(sessions, d.sessions) {
+	d.expired, d.idle = expired, idle
+	if e.session.idle || slices.Equal(sessions, d.sessions) {
 		return
 	}
 	target := e.partOf(sessions, e.session.id)
@@ -56,6 +83,7 @@ func (e *Engine) setParts(parts []fairness.Part) {
 // divide lets the present division hold when nobody can use an older one any more, and looks again at what others run beyond their parts
 // as long as they do.
 func (e *Engine) divide() {
+	e.noticeUse()
 	d := &e.division
 	// Every other instance has renewed its session by then and has seen this one, or trusts its session no more. Alone, one more look
 	// at the sessions shows who came at the same moment.
@@ -81,7 +109,7 @@ func (e *Engine) readOrphans() {
 		all[i] = uint8(i)
 	}
 	d.asked, d.rows = true, nil
-	d.others = slices.DeleteFunc(slices.Clone(d.sessions), func(id scheduler.SessionID) bool { return id == e.session.id })
+	d.others = slices.DeleteFunc(slices.Concat(d.sessions, d.idle), func(id scheduler.SessionID) bool { return id == e.session.id })
 	sessions := d.sessions
 	e.run(&d.asking, scheduler.OrphanQuery{Region: e.region, Shards: all, Limit: 1}, func(s *statement, answer any, err error) {
 		e.finish(s)

@@ -53,8 +53,8 @@ type Reader interface {
 type Sessions interface {
 	// OpenSession stores a new session. Opening the same one again renews it.
 	OpenSession(ctx context.Context, s scheduler.Session, ttl time.Duration) (scheduler.Renewal, error)
-	// RenewSession extends the session unless somebody ended it, however long ago it expired.
-	RenewSession(ctx context.Context, region string, id scheduler.SessionID, ttl time.Duration) (scheduler.Renewal, error)
+	// RenewSession extends the session unless somebody ended it, however long ago it expired, and notes whether it is idle.
+	RenewSession(ctx context.Context, region string, id scheduler.SessionID, ttl time.Duration, idle bool) (scheduler.Renewal, error)
 	// EndSession ends the caller's own session, at shutdown.
 	EndSession(ctx context.Context, region string, id scheduler.SessionID) error
 	// EndExpired ends other sessions of the region that have expired by the store's clock, and returns which.

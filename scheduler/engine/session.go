@@ -23,6 +23,7 @@ type session struct {
 	steadySince time.Duration
 	others      []scheduler.Session // the region's other sessions that are alive
 	ended       bool                // politely, at shutdown
+	idle        bool                // as the last renewal says
 
 	// The store's clock: at local time clockLocal it was clockStore.
 	clockStore time.Time
@@ -49,6 +50,7 @@ type (
 		Region string
 		ID     scheduler.SessionID
 		TTL    time.Duration
+		Idle   bool
 	}
 	// EndSession is Store.EndSession.
 	EndSession struct {
@@ -90,7 +92,11 @@ func (e *Engine) keepSession() {
 		return
 	}
 	s.asked, s.askedAt = true, e.local
-	var request any = RenewSession{Region: e.region, ID: s.id, TTL: e.timing.SessionTTL}
+	s.idle = s.opened && e.idle()
+	if s.idle {
+		e.giveUpPart() // before anybody hears of it
+	}
+	var request any = RenewSession{Region: e.region, ID: s.id, TTL: e.timing.SessionTTL, Idle: s.idle}
 	if !s.opened {
 		request = OpenSession{Session: scheduler.Session{Region: e.region, ID: s.id, Address: e.address}, TTL: e.timing.SessionTTL}
 	}
@@ -164,7 +170,12 @@ func (e *Engine) learnSessions(r scheduler.Renewal) {
 	s := &e.session
 	s.others = s.others[:0]
 	owners := []regions.Owner{regions.Owner(s.id)}
-	open := []scheduler.SessionID{s.id}
+	var open, idle []scheduler.SessionID
+	if s.idle {
+		idle = append(idle, s.id)
+	} else {
+		open = append(open, s.id)
+	}
 	expired := false
 	for _, other := range r.Sessions {
 		switch {
@@ -176,9 +187,13 @@ func (e *Engine) learnSessions(r scheduler.Renewal) {
 		default:
 			expired = true
 		}
-		open = append(open, other.ID) // also one that has expired: until it is ended it may come back with its rows
+		if other.Idle {
+			idle = append(idle, other.ID)
+		} else {
+			open = append(open, other.ID) // also one that has expired: until it is ended it may come back with its rows
+		}
 	}
-	e.divideAmong(open, expired)
+	e.divideAmong(open, idle, expired)
 	e.setLanes(regions.Lanes(regions.ShardsPerRegion, owners))
 	if expired && e.steady() && !s.reclaim {
 		s.reclaim = true

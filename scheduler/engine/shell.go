@@ -262,7 +262,7 @@ func Execute(ctx context.Context, store Store, request any) (any, error) {
 	case OpenSession:
 		return store.OpenSession(ctx, r.Session, r.TTL)
 	case RenewSession:
-		return store.RenewSession(ctx, r.Region, r.ID, r.TTL)
+		return store.RenewSession(ctx, r.Region, r.ID, r.TTL, r.Idle)
 	case EndSession:
 		return nil, store.EndSession(ctx, r.Region, r.ID)
 	case EndExpired:

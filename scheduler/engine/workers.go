@@ -102,7 +102,7 @@ func (e *Engine) workerSaid(in WorkerSaid) {
 	}
 }
 
-// unsettle gives a worker no more work for now.
+// unsettle gives a worker no more work until its next heartbeat.
 func (e *Engine) unsettle(w *worker) {
 	if !w.settling {
 		e.workers.unsettled = append(e.workers.unsettled, w.id)
@@ -231,6 +231,12 @@ func (e *Engine) reported(reports []scheduler.Report) {
 		e.attach(r.Token, takeOver{named: true, report: r})
 	}
 	e.core.Step(scheduler.Reported{Reports: known})
+	for i := range known {
+		// One that hands work back has a reason that is not known here: without a pause the same task would go to and fro.
+		if w := e.workers.byID[known[i].Token.Worker]; w != nil && known[i].Outcome == scheduler.OutcomeHandedBack {
+			e.unsettle(w)
+		}
+	}
 }
 
 // attach queues the take-over of an attempt.

@@ -21,9 +21,12 @@ func (m *Memory) OpenSession(_ context.Context, s scheduler.Session, ttl time.Du
 }
 
 // RenewSession extends a session unless somebody ended it, however long ago it expired.
-func (m *Memory) RenewSession(_ context.Context, region string, id scheduler.SessionID, ttl time.Duration) (scheduler.Renewal, error) {
+func (m *Memory) RenewSession(_ context.Context, region string, id scheduler.SessionID, ttl time.Duration, idle bool) (scheduler.Renewal, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.sessionOpen(region, id) {
+		m.sessions[memorySession{region, id}].Idle = idle
+	}
 	return m.renew(memorySession{region, id}, ttl), nil
 }
 

@@ -121,6 +121,7 @@ CREATE TABLE sessions (
     started_at TIMESTAMPTZ NOT NULL,
     expires_at TIMESTAMPTZ NOT NULL,
     ended_at   TIMESTAMPTZ,
+    idle       BOOLEAN NOT NULL DEFAULT false, -- has no workers and runs nothing: it has no part of any cap
     PRIMARY KEY (region, id)
 );
 
