@@ -262,8 +262,21 @@ func TestARepeatedReportIsAnsweredLikeTheFirst(t *testing.T) {
 	}
 }
 
-// A take-over may be answered after the end that the worker has reported meanwhile was recorded: its answer does not say lost.
+// A take-over may be answered after the end that the worker has reported meanwhile was recorded: its answer does not say lost, whatever
+// the end.
 func TestATakeOverMeetsARecordedEnd(t *testing.T) {
+	for name, report := range map[string]scheduler.Report{
+		"succeeded":    {Outcome: scheduler.OutcomeSucceeded},
+		"failed":       {Outcome: scheduler.OutcomeFailed, Failure: scheduler.Failure{Reason: "broken"}},
+		"handed back":  {Outcome: scheduler.OutcomeHandedBack},
+		"snoozed":      {Outcome: scheduler.OutcomeSnoozed, Delay: time.Hour},
+		"backpressure": {Outcome: scheduler.OutcomeBackpressure, Limit: "api", RetryAfter: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) { takeOverMeetsEnd(t, report) })
+	}
+}
+
+func takeOverMeetsEnd(t *testing.T, report scheduler.Report) {
 	r := newRegion(t)
 	a := r.instance(1)
 	token := a.start()
@@ -275,13 +288,14 @@ func TestATakeOverMeetsARecordedEnd(t *testing.T) {
 	a.connect(token) // it is taken over again, and that takes long
 	a.run(50 * time.Millisecond)
 	a.words = nil
-	a.succeed(token)
+	report.Token = token
+	a.say(engine.FromWorker{Reports: []scheduler.Report{report}})
 	a.run(100 * time.Millisecond)
 	a.hold = func(any) bool { return false }
 	a.release()
 	a.run(200 * time.Millisecond)
-	if got := r.task(token); got.State != scheduler.Succeeded {
-		t.Fatalf("the task is %v", got.State)
+	if got := r.task(token); got.State == scheduler.Running && got.Attempt == token.Attempt {
+		t.Fatalf("the task is %v still", got.State)
 	}
 	acks := a.acks()
 	if len(acks) == 0 {
@@ -291,6 +305,9 @@ func TestATakeOverMeetsARecordedEnd(t *testing.T) {
 		if ack.Answer != engine.AckRecorded {
 			t.Errorf("answered %v", acks)
 		}
+	}
+	if a.toldLost(token) {
+		t.Error("the worker is told to stop what it has reported")
 	}
 }
 

@@ -37,6 +37,8 @@ type worker struct {
 type takeOver struct {
 	named  bool              // its worker says that it has it
 	report *scheduler.Report // what it has reported meanwhile; nil for nothing
+	// ends is set when the attempt was reported while its take-over was under way, and its end is being written: that will answer.
+	ends bool
 }
 
 func newWorkers() workers {
@@ -226,6 +228,10 @@ func (e *Engine) reported(reports []scheduler.Report) {
 		r := &reports[i]
 		if e.core.Runs(r.Token) {
 			known = append(known, *r)
+			if t, underway := e.workers.coming[r.Token]; underway {
+				t.ends = true
+				e.workers.coming[r.Token] = t
+			}
 			continue
 		}
 		e.attach(r.Token, takeOver{named: true, report: r})
@@ -249,7 +255,7 @@ func (e *Engine) attach(token scheduler.Token, t takeOver) {
 	if t.report == nil {
 		t.report = known.report
 	}
-	t.named = t.named || known.named
+	t.named, t.ends = t.named || known.named, t.ends || known.ends
 	e.workers.coming[token] = t
 }
 
@@ -334,6 +340,8 @@ func (e *Engine) attachAnswered(token scheduler.Token, a *scheduler.Attached) {
 	case a.Verdict == scheduler.Won:
 		// The worker is gone again, or it was given up meanwhile and never said that it runs: the row is nobody's, and
 		// reconciliation gives it back.
+	case t.ends && t.report == nil:
+		// What it says is that the end is recorded, or somebody else's: the answer to the end says which.
 	default:
 		if t.report == nil {
 			e.core.Step(scheduler.RowsMissing{Tokens: []scheduler.Token{token}})
