@@ -88,7 +88,10 @@ func (e *Engine) endingsFailed(s *statement, b scheduler.EndBatch, err error) {
 
 // endingSettled answers the worker and takes note of where the task stands.
 func (e *Engine) endingSettled(asked *scheduler.Ending, stands *scheduler.Ended, row *scheduler.Held) {
-	if _, coming := e.workers.coming[asked.Token]; !coming || stands.Verdict == scheduler.Won { // the take-over will tell more
+	if t, coming := e.workers.coming[asked.Token]; coming && stands.Verdict != scheduler.Won {
+		t.ends = false // the take-over tells more, and has to
+		e.workers.coming[asked.Token] = t
+	} else {
 		e.toWorker(asked.Worker, func(w *ToWorker) { w.Acks = append(w.Acks, Ack{Token: asked.Token, Answer: ackOf(asked, stands)}) })
 	}
 
