@@ -22,7 +22,7 @@ const (
 	fills = iota
 )
 
-// The parts of a resource that work of a tier may fill, unless it is overdue. Of a small capacity at least one slot.
+// The parts of a resource that work of a tier may fill, unless it is owed to overdue work. Of a small capacity at least one slot.
 const (
 	StandardFill   = 0.95
 	DeferrableFill = 0.85
@@ -67,8 +67,9 @@ type refusedKey struct {
 	tenant  string // empty unless the tenant has workers of its own
 }
 
-// start starts what may start now: first overdue work while it is owed, then urgent, standard and deferrable work, and last what is
-// overdue and may use all of the capacity.
+// start starts what may start now: first overdue work while it is owed, which may use all of the capacity, then urgent, standard and
+// deferrable work, and last what else is overdue: deferrable work may use then what standard work may. A tenant that floods is always
+// overdue, and an urgent task must find room beside it.
 func (c *Core) start(room Room) {
 	b := c.waiting
 	c.reviewDemoted()
@@ -91,7 +92,7 @@ func (c *Core) start(room Room) {
 		c.serve(p, &r)
 	}
 	r.restore()
-	passes[0].done = false
+	passes[0].done, passes[0].fill = false, fillStandard
 	for p := c.nextPass(passes[:1], &r, false); p != nil; p = c.nextPass(passes[:1], &r, false) {
 		c.serve(p, &r)
 	}

@@ -170,7 +170,9 @@ func (m *orderModel) checkWaiting(t *rapid.T) {
 		need := placement.Need{Tenant: key.tenant, Kind: buf.kind, Suspect: key.suspect}
 		part := fillAll
 		switch overdue := buf.due().Before(m.now); {
+		case overdue && c.shares.OverdueOwed(m.now):
 		case overdue:
+			part = fillStandard
 		case key.tier == Deferrable:
 			part = fillDeferrable
 		case key.tier == Standard || buf.shift > 0:
