@@ -186,7 +186,11 @@ func (c *Core) serve(p *pass, r *round) {
 	worker, refusal := c.pool.Place(placement.Need{Tenant: tenant, Kind: buf.kind, Suspect: buf.key.suspect}, fillParts[p.fill])
 	switch refusal {
 	case placement.Placed:
-		claim := c.claim(buf.head(), worker, p.use)
+		use := p.use
+		if use == fairness.Plain && buf.due().Before(c.now) { // whatever its turn was: it has had what is guaranteed
+			use = fairness.Overdue
+		}
+		claim := c.claim(buf.head(), worker, use)
 		if p.urgent {
 			r.urgent = append(r.urgent, claim)
 		} else {
