@@ -333,7 +333,8 @@ type Status struct {
 	// At local time ClockLocal the store's clock was estimated as ClockStore.
 	ClockStore time.Time
 	ClockLocal time.Duration
-	// Picture is who waits and who runs, a second old at most, or some seconds when very much is buffered. It never changes.
+	// Picture is who waits and who runs, a second old at most, or some seconds when very much is buffered; nil
+	// before the session is open. It never changes.
 	Picture *scheduler.Picture
 }
 

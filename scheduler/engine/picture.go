@@ -20,8 +20,11 @@ type drawn struct {
 	at      time.Duration
 }
 
-// draw returns a picture that is not older than it may be.
+// draw returns a picture that is not older than it may be, nil before the store's clock is known.
 func (e *Engine) draw() *scheduler.Picture {
+	if !e.session.opened {
+		return nil
+	}
 	d := &e.drawn
 	wait := pictureEvery + time.Duration(e.core.Counts().Groups/pictureRows)*time.Second
 	if d.picture == nil || e.local-d.at >= wait {
