@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"time"
 
@@ -79,15 +78,11 @@ func (c *estimateCmd) Run(ctx context.Context) error {
 	if c.Rounds < 1 || c.Slots < 1 || c.Work <= 0 || c.For < guessSeconds*time.Second {
 		return fmt.Errorf("all numbers are positive, and tasks are submitted for at least %d s", guessSeconds)
 	}
-	dir, err := workFolder("estimate")
-	if err != nil {
-		return err
-	}
-	cl, err := startServers(ctx, dir)
-	if err != nil {
-		return err
-	}
-	defer cl.stop()
+	return onServers(ctx, "estimate", c.Keep, c.measure)
+}
+
+// measure runs every round, and reports.
+func (c *estimateCmd) measure(ctx context.Context, cl *cluster) error {
 	runs := map[string][]guessRun{}
 	bar := progress(c.Rounds*len(guessCases), "")
 	for round := range c.Rounds {
@@ -95,21 +90,14 @@ func (c *estimateCmd) Run(ctx context.Context) error {
 			bar.Describe(fmt.Sprintf("%-40s", one.about))
 			got, err := c.one(ctx, cl, round, one)
 			if err != nil {
-				return fmt.Errorf("%s: %w (logs in %s)", one.name, err, dir)
+				return fmt.Errorf("%s: %w (logs in %s)", one.name, err, cl.dir)
 			}
 			runs[one.name] = append(runs[one.name], got)
 			_ = bar.Add(1) // it draws only
 		}
 	}
 	_ = bar.Finish()
-	if err := c.report(ctx, cl, runs); err != nil {
-		return err
-	}
-	if c.Keep {
-		fmt.Fprintln(os.Stderr, "logs in", dir)
-		return nil
-	}
-	return os.RemoveAll(dir)
+	return c.report(ctx, cl, runs)
 }
 
 // one runs a case on a database of its own.

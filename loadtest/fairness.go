@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"time"
 
@@ -66,15 +65,11 @@ func (c *fairnessCmd) Run(ctx context.Context) error {
 	if c.Rounds < 1 || c.Kinds < 1 || c.Kinds > 1000 || c.Slots < 1 || c.Long <= 0 || c.Short <= 0 || c.For < time.Second {
 		return fmt.Errorf("all numbers are positive, kinds at most 1,000, a measurement at least a second")
 	}
-	dir, err := workFolder("fairness")
-	if err != nil {
-		return err
-	}
-	cl, err := startServers(ctx, dir)
-	if err != nil {
-		return err
-	}
-	defer cl.stop()
+	return onServers(ctx, "fairness", c.Keep, c.measure)
+}
+
+// measure runs every round, and reports.
+func (c *fairnessCmd) measure(ctx context.Context, cl *cluster) error {
 	cases := c.chosen()
 	runs := map[string][]fairRun{}
 	bar := progress(c.Rounds*len(cases), "")
@@ -83,21 +78,14 @@ func (c *fairnessCmd) Run(ctx context.Context) error {
 			bar.Describe(fmt.Sprintf("%-34s", one.about))
 			got, err := c.one(ctx, cl, round, one)
 			if err != nil {
-				return fmt.Errorf("%s: %w (logs in %s)", one.name, err, dir)
+				return fmt.Errorf("%s: %w (logs in %s)", one.name, err, cl.dir)
 			}
 			runs[one.name] = append(runs[one.name], got)
 			_ = bar.Add(1) // it draws only
 		}
 	}
 	_ = bar.Finish()
-	if err := c.report(ctx, cl, cases, runs); err != nil {
-		return err
-	}
-	if c.Keep {
-		fmt.Fprintln(os.Stderr, "logs in", dir)
-		return nil
-	}
-	return os.RemoveAll(dir)
+	return c.report(ctx, cl, cases, runs)
 }
 
 func (c *fairnessCmd) chosen() []fairCase {

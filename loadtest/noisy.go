@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -75,15 +74,11 @@ func (c *noisyCmd) Run(ctx context.Context) error {
 	if float64(c.Rate*c.Flood)*c.Work.Seconds() <= float64(c.Slots) {
 		return fmt.Errorf("%d tasks/s of %v are no flood for %d slots: raise --work, or lower --slots", c.Rate*c.Flood, c.Work, c.Slots)
 	}
-	dir, err := workFolder("noisy")
-	if err != nil {
-		return err
-	}
-	cl, err := startServers(ctx, dir)
-	if err != nil {
-		return err
-	}
-	defer cl.stop()
+	return onServers(ctx, "noisy", c.Keep, c.measure)
+}
+
+// measure runs every round, and reports.
+func (c *noisyCmd) measure(ctx context.Context, cl *cluster) error {
 	runs := map[string][]noisyRun{}
 	bar := progress(c.Rounds*len(noisyPhases), "")
 	for round := range c.Rounds {
@@ -91,21 +86,14 @@ func (c *noisyCmd) Run(ctx context.Context) error {
 			bar.Describe(fmt.Sprintf("%-26s", phase.about))
 			got, err := c.phase(ctx, cl, round, phase.name, phase.tiers)
 			if err != nil {
-				return fmt.Errorf("%s: %w (logs in %s)", phase.name, err, dir)
+				return fmt.Errorf("%s: %w (logs in %s)", phase.name, err, cl.dir)
 			}
 			runs[phase.name] = append(runs[phase.name], got)
 			_ = bar.Add(1) // it draws only
 		}
 	}
 	_ = bar.Finish()
-	if err := c.report(ctx, cl, runs); err != nil {
-		return err
-	}
-	if c.Keep {
-		fmt.Fprintln(os.Stderr, "logs in", dir)
-		return nil
-	}
-	return os.RemoveAll(dir)
+	return c.report(ctx, cl, runs)
 }
 
 // phase is one measurement, on a database of its own.
