@@ -20,6 +20,15 @@ type Need struct {
 	Tenant  string
 	Kind    string
 	Suspect bool // was running when a worker was lost: only one such attempt at a time on a worker
+	Urgent  bool // goes before the rest: see Fill.BesideUrgent
+}
+
+// Fill bounds what may be in use of the slots for a kind after a start. Of a small capacity at least one slot may be used.
+type Fill struct {
+	Part float64 // of the slots, 1 for all of them
+	// BesideUrgent leaves urgent attempts out of what is in use. Then a part is kept free of everything else, and urgent attempts
+	// that fill it keep nobody out.
+	BesideUrgent bool
 }
 
 // Refusal says why no worker was found. The zero value means that one was.
@@ -60,6 +69,7 @@ type groupKey struct{ tenant, kind string }
 type group struct {
 	seats       seatHeap // of workers that take work
 	slots, used int      // of those; attempts above a worker's capacity are not counted
+	plain       int      // of those used, without urgent attempts
 	draining    int      // seats of workers that take none
 }
 
@@ -76,6 +86,7 @@ type seat struct {
 	group        *group
 	tenant, kind string // the group's key
 	slots, used  int
+	urgent       int // of those used
 	index        int // in the group's heap; -1 when it is not there
 }
 
@@ -156,9 +167,8 @@ func (p *Pool) Draining(id WorkerID) bool {
 	return m != nil && m.draining
 }
 
-// Place reserves room for one attempt and says where, or why not. A tenant's own workers come before the pool's. fill is the part of
-// the capacity that may be in use afterwards, 1 for all of it; of a small capacity at least one slot may be used.
-func (p *Pool) Place(n Need, fill float64) (WorkerID, Refusal) {
+// Place reserves room for one attempt and says where, or why not. A tenant's own workers come before the pool's.
+func (p *Pool) Place(n Need, fill Fill) (WorkerID, Refusal) {
 	if n.Tenant != "" {
 		if id, refusal := p.placeIn(groupKey{n.Tenant, n.Kind}, n, fill); refusal == Placed {
 			return id, Placed
@@ -173,7 +183,7 @@ func (p *Pool) Place(n Need, fill float64) (WorkerID, Refusal) {
 	return p.placeIn(groupKey{"", n.Kind}, n, fill)
 }
 
-func (p *Pool) placeIn(key groupKey, n Need, fill float64) (WorkerID, Refusal) {
+func (p *Pool) placeIn(key groupKey, n Need, fill Fill) (WorkerID, Refusal) {
 	g := p.groups[key]
 	switch {
 	case g == nil || len(g.seats)+g.draining == 0:
@@ -182,7 +192,7 @@ func (p *Pool) placeIn(key groupKey, n Need, fill float64) (WorkerID, Refusal) {
 		return WorkerID{}, AllDraining
 	case g.seats[0].free() <= 0:
 		return WorkerID{}, DoesNotFitNow
-	case fill < 1 && float64(g.used) >= math.Ceil(fill*float64(g.slots)):
+	case g.reached(fill):
 		return WorkerID{}, Headroom
 	}
 	s := g.seats[0]
@@ -191,7 +201,7 @@ func (p *Pool) placeIn(key groupKey, n Need, fill float64) (WorkerID, Refusal) {
 			return WorkerID{}, SuspectWaiting
 		}
 	}
-	s.take(1, n.Suspect)
+	s.take(1, n)
 	return s.member.worker.ID, Placed
 }
 
@@ -207,7 +217,7 @@ func (p *Pool) Reserve(id WorkerID, n Need) {
 		m.seats[n.Kind] = s
 		p.attachSeat(s)
 	}
-	s.take(1, n.Suspect)
+	s.take(1, n)
 }
 
 // Free gives room back that Place or Reserve took. It is told the same need.
@@ -220,7 +230,7 @@ func (p *Pool) Free(id WorkerID, n Need) {
 	if s == nil || s.used == 0 {
 		return
 	}
-	s.take(-1, n.Suspect)
+	s.take(-1, n)
 	if s.slots == 0 && s.used == 0 { // the last one of a kind that the worker no longer offers
 		p.detachSeat(s)
 		p.dropIfUseless(s)
@@ -333,7 +343,7 @@ func (p *Pool) attachSeat(s *seat) {
 	}
 	heap.Push(&s.group.seats, s)
 	s.group.slots += s.slots
-	s.group.used += s.busy()
+	s.count(1)
 }
 
 func (p *Pool) detach(m *member) {
@@ -349,7 +359,7 @@ func (p *Pool) detachSeat(s *seat) {
 	}
 	heap.Remove(&s.group.seats, s.index)
 	s.group.slots -= s.slots
-	s.group.used -= s.busy()
+	s.count(-1)
 }
 
 // dropIfUseless forgets a detached seat that has no room and carries nothing.
@@ -373,16 +383,40 @@ func (s *seat) free() int { return s.slots - s.used }
 // busy is how many of its slots are in use; what runs above a capacity that has become smaller is not counted.
 func (s *seat) busy() int { return min(s.used, s.slots) }
 
-func (s *seat) take(n int, suspect bool) {
-	before := s.busy()
+// plain is the same without urgent attempts.
+func (s *seat) plain() int { return min(s.used-s.urgent, s.slots) }
+
+// count takes the seat into its group's numbers, or (-1) out of them.
+func (s *seat) count(sign int) {
+	s.group.used += sign * s.busy()
+	s.group.plain += sign * s.plain()
+}
+
+func (s *seat) take(n int, of Need) {
+	attached := s.index >= 0
+	if attached {
+		s.count(-1)
+	}
 	s.used += n
-	if suspect {
+	if of.Urgent {
+		s.urgent += n
+	}
+	if of.Suspect {
 		s.member.suspects += n
 	}
-	if s.index >= 0 {
-		s.group.used += s.busy() - before
+	if attached {
+		s.count(1)
 		heap.Fix(&s.group.seats, s.index)
 	}
+}
+
+// reached tells whether as much is in use as may be.
+func (g *group) reached(fill Fill) bool {
+	used := g.used
+	if fill.BesideUrgent {
+		used = g.plain
+	}
+	return fill.Part < 1 && float64(used) >= math.Ceil(fill.Part*float64(g.slots))
 }
 
 // seatForSuspect finds the free seat with the most room on a worker without a suspect. Suspects are rare: a scan is fine.

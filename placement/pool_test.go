@@ -2,6 +2,7 @@ package placement
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"testing"
 
@@ -19,31 +20,37 @@ func TestRefusalsSayWhy(t *testing.T) {
 		need    Need
 		want    Refusal
 	}{
-		"nobody":             {func(*Pool) {}, encode, NoWorker},
-		"another kind":       {func(p *Pool) { p.Join(Worker{ID: id(1), Slots: map[string]int{"other": 1}}) }, encode, NoWorker},
-		"no slots":           {func(p *Pool) { p.Join(Worker{ID: id(1), Slots: map[string]int{"encode": 0}}) }, encode, NoWorker},
-		"negative slots":     {func(p *Pool) { p.Join(Worker{ID: id(1), Slots: map[string]int{"encode": -3}}) }, encode, NoWorker},
-		"another tenant's":   {func(p *Pool) { p.Join(Worker{ID: id(1), Tenant: "y", Slots: one}) }, encode, NoWorker},
-		"a pool worker":      {func(p *Pool) { p.Join(Worker{ID: id(1), Slots: one}) }, encode, Placed},
-		"the tenant's own":   {func(p *Pool) { p.Join(Worker{ID: id(1), Tenant: "x", Slots: one}) }, encode, Placed},
-		"busy":               {func(p *Pool) { p.Join(Worker{ID: id(1), Slots: one}); p.Place(encode, 1) }, encode, DoesNotFitNow},
-		"draining":           {func(p *Pool) { p.Join(Worker{ID: id(1), Slots: one}); p.Drain(id(1), true) }, encode, AllDraining},
-		"resumed":            {func(p *Pool) { p.Join(Worker{ID: id(1), Slots: one}); p.Drain(id(1), true); p.Drain(id(1), false) }, encode, Placed},
-		"left":               {func(p *Pool) { p.Join(Worker{ID: id(1), Slots: one}); p.Leave(id(1)) }, encode, NoWorker},
-		"a suspect's worker": {func(p *Pool) { p.Join(Worker{ID: id(1), Slots: map[string]int{"encode": 2}}); p.Place(suspect, 1) }, suspect, SuspectWaiting},
-		"beside a suspect":   {func(p *Pool) { p.Join(Worker{ID: id(1), Slots: map[string]int{"encode": 2}}); p.Place(suspect, 1) }, encode, Placed},
-		"own busy, no pool":  {func(p *Pool) { p.Join(Worker{ID: id(1), Tenant: "x", Slots: one}); p.Place(encode, 1) }, encode, DoesNotFitNow},
+		"nobody":           {func(*Pool) {}, encode, NoWorker},
+		"another kind":     {func(p *Pool) { p.Join(Worker{ID: id(1), Slots: map[string]int{"other": 1}}) }, encode, NoWorker},
+		"no slots":         {func(p *Pool) { p.Join(Worker{ID: id(1), Slots: map[string]int{"encode": 0}}) }, encode, NoWorker},
+		"negative slots":   {func(p *Pool) { p.Join(Worker{ID: id(1), Slots: map[string]int{"encode": -3}}) }, encode, NoWorker},
+		"another tenant's": {func(p *Pool) { p.Join(Worker{ID: id(1), Tenant: "y", Slots: one}) }, encode, NoWorker},
+		"a pool worker":    {func(p *Pool) { p.Join(Worker{ID: id(1), Slots: one}) }, encode, Placed},
+		"the tenant's own": {func(p *Pool) { p.Join(Worker{ID: id(1), Tenant: "x", Slots: one}) }, encode, Placed},
+		"busy":             {func(p *Pool) { p.Join(Worker{ID: id(1), Slots: one}); p.Place(encode, Fill{Part: 1}) }, encode, DoesNotFitNow},
+		"draining":         {func(p *Pool) { p.Join(Worker{ID: id(1), Slots: one}); p.Drain(id(1), true) }, encode, AllDraining},
+		"resumed":          {func(p *Pool) { p.Join(Worker{ID: id(1), Slots: one}); p.Drain(id(1), true); p.Drain(id(1), false) }, encode, Placed},
+		"left":             {func(p *Pool) { p.Join(Worker{ID: id(1), Slots: one}); p.Leave(id(1)) }, encode, NoWorker},
+		"a suspect's worker": {func(p *Pool) {
+			p.Join(Worker{ID: id(1), Slots: map[string]int{"encode": 2}})
+			p.Place(suspect, Fill{Part: 1})
+		}, suspect, SuspectWaiting},
+		"beside a suspect": {func(p *Pool) {
+			p.Join(Worker{ID: id(1), Slots: map[string]int{"encode": 2}})
+			p.Place(suspect, Fill{Part: 1})
+		}, encode, Placed},
+		"own busy, no pool": {func(p *Pool) { p.Join(Worker{ID: id(1), Tenant: "x", Slots: one}); p.Place(encode, Fill{Part: 1}) }, encode, DoesNotFitNow},
 		"own draining, pool busy": {func(p *Pool) {
 			p.Join(Worker{ID: id(1), Tenant: "x", Slots: one})
 			p.Drain(id(1), true)
 			p.Join(Worker{ID: id(2), Slots: one})
-			p.Place(Need{Tenant: "y", Kind: "encode"}, 1)
+			p.Place(Need{Tenant: "y", Kind: "encode"}, Fill{Part: 1})
 		}, encode, DoesNotFitNow},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := NewPool()
 			c.prepare(p)
-			worker, refusal := p.Place(c.need, 1)
+			worker, refusal := p.Place(c.need, Fill{Part: 1})
 			if refusal != c.want {
 				t.Errorf("%v, want %v", refusal, c.want)
 			}
@@ -59,11 +66,11 @@ func TestOwnWorkersComeBeforeThePools(t *testing.T) {
 	p.Join(Worker{ID: id(1), Slots: map[string]int{"encode": 9}})
 	p.Join(Worker{ID: id(2), Tenant: "x", Slots: map[string]int{"encode": 1}})
 	for _, want := range []WorkerID{id(2), id(1), id(1)} {
-		if got, _ := p.Place(Need{Tenant: "x", Kind: "encode"}, 1); got != want {
+		if got, _ := p.Place(Need{Tenant: "x", Kind: "encode"}, Fill{Part: 1}); got != want {
 			t.Errorf("placed on %v, want %v", got, want)
 		}
 	}
-	if got, _ := p.Place(Need{Tenant: "y", Kind: "encode"}, 1); got != id(1) {
+	if got, _ := p.Place(Need{Tenant: "y", Kind: "encode"}, Fill{Part: 1}); got != id(1) {
 		t.Errorf("another tenant's task on %v, want %v", got, id(1))
 	}
 }
@@ -90,22 +97,23 @@ type naiveWorker struct {
 	Worker
 	draining bool
 	used     map[string]int
+	urgent   map[string]int
 	suspects int
 }
 
-func (p *naivePool) place(n Need) (WorkerID, Refusal) {
-	own, refusal := p.placeOn(n, n.Tenant)
+func (p *naivePool) place(n Need, fill Fill) (WorkerID, Refusal) {
+	own, refusal := p.placeOn(n, n.Tenant, fill)
 	if refusal == Placed || n.Tenant == "" {
 		return own, refusal
 	}
-	pool, poolRefusal := p.placeOn(n, "")
+	pool, poolRefusal := p.placeOn(n, "", fill)
 	if poolRefusal == NoWorker {
 		return pool, refusal
 	}
 	return pool, poolRefusal
 }
 
-func (p *naivePool) placeOn(n Need, tenant string) (WorkerID, Refusal) {
+func (p *naivePool) placeOn(n Need, tenant string, fill Fill) (WorkerID, Refusal) {
 	var best *naiveWorker
 	refusal := NoWorker
 	for _, w := range p.workers {
@@ -124,10 +132,28 @@ func (p *naivePool) placeOn(n Need, tenant string) (WorkerID, Refusal) {
 			best = w
 		}
 	}
+	if (best != nil || refusal == SuspectWaiting) && p.full(n.Kind, tenant, fill) {
+		return WorkerID{}, Headroom
+	}
 	if best == nil {
 		return WorkerID{}, refusal
 	}
 	return best.ID, Placed
+}
+
+func (p *naivePool) full(kind, tenant string, fill Fill) bool {
+	slots, used := 0, 0
+	for _, w := range p.workers {
+		has := max(w.Slots[kind], 0)
+		switch {
+		case w.Tenant != tenant || w.draining:
+		case fill.BesideUrgent:
+			slots, used = slots+has, used+min(w.used[kind]-w.urgent[kind], has)
+		default:
+			slots, used = slots+has, used+min(w.used[kind], has)
+		}
+	}
+	return fill.Part < 1 && used >= int(math.Ceil(fill.Part*float64(slots)))
 }
 
 // worse is the refusal that tells more: the nearer to a placement.
@@ -164,6 +190,7 @@ func drawNeed(t *rapid.T) Need {
 		Tenant:  rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "tenant"),
 		Kind:    rapid.SampledFrom([]string{"k", "l"}).Draw(t, "kind"),
 		Suspect: rapid.Bool().Draw(t, "suspect"),
+		Urgent:  rapid.Bool().Draw(t, "urgent"),
 	}
 }
 
@@ -177,7 +204,7 @@ func (m *poolModel) join(t *rapid.T) {
 	known := m.naive.workers[w.ID]
 	if known == nil || known.Tenant != w.Tenant {
 		m.forget(w.ID)
-		known = &naiveWorker{used: map[string]int{}}
+		known = &naiveWorker{used: map[string]int{}, urgent: map[string]int{}}
 		m.naive.workers[w.ID] = known
 	}
 	known.Worker = w
@@ -205,6 +232,9 @@ func (m *poolModel) drain(t *rapid.T) {
 func (m *poolModel) take(id WorkerID, n Need) {
 	w := m.naive.workers[id]
 	w.used[n.Kind]++
+	if n.Urgent {
+		w.urgent[n.Kind]++
+	}
 	if n.Suspect {
 		w.suspects++
 	}
@@ -213,8 +243,9 @@ func (m *poolModel) take(id WorkerID, n Need) {
 
 func (m *poolModel) place(t *rapid.T) {
 	n := drawNeed(t)
-	want, wantRefusal := m.naive.place(n)
-	got, refusal := m.pool.Place(n, 1)
+	fill := Fill{Part: rapid.SampledFrom([]float64{1, 0.6, 0.3}).Draw(t, "part"), BesideUrgent: rapid.Bool().Draw(t, "beside urgent")}
+	want, wantRefusal := m.naive.place(n, fill)
+	got, refusal := m.pool.Place(n, fill)
 	if got != want || refusal != wantRefusal {
 		t.Fatalf("place %+v: %v on %v, a scan says %v on %v", n, refusal, got, wantRefusal, want)
 	}
@@ -242,6 +273,9 @@ func (m *poolModel) free(t *rapid.T) {
 	w := m.naive.workers[p.worker]
 	if w.used[p.need.Kind]--; w.used[p.need.Kind] == 0 {
 		delete(w.used, p.need.Kind)
+	}
+	if p.need.Urgent {
+		w.urgent[p.need.Kind]--
 	}
 	if p.need.Suspect {
 		w.suspects--

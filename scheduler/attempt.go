@@ -50,6 +50,7 @@ type attempt struct {
 	charge   charge
 	size     int  // of its payload, as far as known
 	room     bool // room is reserved for it on its worker
+	urgent   bool // it went before the rest, and its room is not counted among theirs
 }
 
 func (a *attempt) groupKey() BufferKey {
@@ -62,7 +63,7 @@ func (a *attempt) atWorker() bool {
 }
 
 func (a *attempt) need() placement.Need {
-	return placement.Need{Tenant: a.Tenant, Kind: a.Kind, Suspect: a.Suspect}
+	return placement.Need{Tenant: a.Tenant, Kind: a.Kind, Suspect: a.Suspect, Urgent: a.urgent}
 }
 
 // deadlineHeap orders attempts by their deadline, then ID.

@@ -158,7 +158,8 @@ func (c *Core) Admit(t *Task, now time.Time) bool {
 		}
 	}
 	part, use := c.eager(t)
-	worker, refusal := c.pool.Place(placement.Need{Tenant: t.Tenant, Kind: t.Kind, Suspect: t.Suspect}, part)
+	need := placement.Need{Tenant: t.Tenant, Kind: t.Kind, Suspect: t.Suspect, Urgent: use == fairness.Urgent}
+	worker, refusal := c.pool.Place(need, fills[part])
 	if refusal != placement.Placed {
 		return false
 	}
@@ -170,14 +171,14 @@ func (c *Core) Admit(t *Task, now time.Time) bool {
 }
 
 // eager is the part of the capacity that a new task may find in use, and what its start counts as.
-func (c *Core) eager(t *Task) (part float64, use fairness.Use) {
+func (c *Core) eager(t *Task) (part fill, use fairness.Use) {
 	switch {
 	case t.Tier == Urgent && !c.waiting.demoted[t.Tenant] && c.shares.UrgentFirst(t.Tenant, c.now):
-		return fillParts[fillAll], fairness.Urgent
+		return fillAll, fairness.Urgent
 	case t.Tier == Deferrable:
-		return fillParts[fillDeferrable], fairness.Plain
+		return fillDeferrable, fairness.Plain
 	default:
-		return fillParts[fillStandard], fairness.Plain
+		return fillStandard, fairness.Plain
 	}
 }
 

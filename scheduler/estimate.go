@@ -77,19 +77,14 @@ func (t *Task) late(start time.Time) Risk {
 
 // roomWait is how many seconds pass until a slot is the task's.
 func (c *Core) roomWait(t *Task, before int, load placement.Load, elsewhere int) float64 {
-	part := c.fillOf(t)
+	may, _ := c.eager(t)
+	part := fills[may].Part
 	ahead := c.ahead(t.Tenant, t.Kind, t.Tier) + float64(before)
 	if ahead == 0 && (load.OwnUsed < load.Own || float64(load.SharedUsed) < math.Ceil(part*float64(load.Shared))) {
 		return 0
 	}
 	slots := float64(load.Own) + part*float64(load.Shared+elsewhere)*c.fairOfWaiting(t.Tenant)
 	return (ahead + 1) * c.costs.usual.Expect(costKey{t.Tenant, t.Kind}) / slots
-}
-
-// fillOf is the part of the capacity that a task may find in use.
-func (c *Core) fillOf(t *Task) float64 {
-	part, _ := c.eager(t)
-	return part
 }
 
 // fairOfWaiting is the part of the capacity that is the tenant's among those that have something waiting which only room holds back.

@@ -18,7 +18,7 @@ type level struct {
 	buffers int             // in lines
 	alike   map[likeKey]int // the same, by what a refusal by the shared workers answers for
 	// hopeless is how many of the buffers a refusal answers for in the present round, by the part of the capacity that was refused.
-	hopeless [fills]int
+	hopeless [fillCount]int
 }
 
 // line is what one tenant has waiting at a level, the earliest due first.

@@ -12,23 +12,30 @@ import (
 // This file holds the order of service: the class of urgency, then the tenant that has used least for its weight, then the earliest
 // due over the heads of the tenant's classes.
 
-// fill names a part of the capacity that may be in use after a start. What is kept free is found by more urgent work.
+// fill names what of the capacity may be in use after a start, the most first: what one refuses, those after it refuse too.
 type fill uint8
 
 const (
 	fillAll fill = iota
+	fillOwed
 	fillStandard
 	fillDeferrable
-	fills = iota
+	fillCount = iota
 )
 
-// The parts of a resource that work of a tier may fill, unless it is owed to overdue work. Of a small capacity at least one slot.
+// The parts of a kind's slots that work of a tier may fill; what is kept free is found by more urgent work. Of few slots at least one.
 const (
 	StandardFill   = 0.95
 	DeferrableFill = 0.85
 )
 
-var fillParts = [fills]float64{fillAll: 1, fillStandard: StandardFill, fillDeferrable: DeferrableFill}
+// Overdue work that is owed its share is not kept out by urgent work that runs, and leaves the reserve all the same.
+var fills = [fillCount]placement.Fill{
+	fillAll:        {Part: 1},
+	fillOwed:       {Part: StandardFill, BesideUrgent: true},
+	fillStandard:   {Part: StandardFill},
+	fillDeferrable: {Part: DeferrableFill},
+}
 
 // demotedGrace is how much later urgent work is due when it is served as standard: as if it had been submitted so.
 var demotedGrace = DefaultTolerance(Standard) - DefaultTolerance(Urgent)
@@ -67,9 +74,9 @@ type refusedKey struct {
 	tenant  string // empty unless the tenant has workers of its own
 }
 
-// start starts what may start now: first overdue work while it is owed, which may use all of the capacity, then urgent, standard and
-// deferrable work, and last what else is overdue: deferrable work may use then what standard work may. A tenant that floods is always
-// overdue, and an urgent task must find room beside it.
+// start starts what may start now: first overdue work while it is owed, then urgent, standard and deferrable work, and last what else is
+// overdue: deferrable work may use then what standard work may. A tenant that floods is always overdue, and an urgent task must find room
+// beside it.
 func (c *Core) start(room Room) {
 	b := c.waiting
 	c.reviewDemoted()
@@ -77,7 +84,7 @@ func (c *Core) start(room Room) {
 	urgent, standard, deferrable := b.levels[Urgent], b.levels[Standard], b.levels[Deferrable]
 	late := []*level{standard, deferrable}
 	passes := [...]pass{
-		{levels: late, overdue: true, fill: fillAll, use: fairness.Overdue},
+		{levels: late, overdue: true, fill: fillOwed, use: fairness.Overdue},
 		{levels: []*level{urgent}, fill: fillAll, use: fairness.Urgent, urgent: true},
 		{levels: []*level{standard}, fill: fillStandard},
 		{levels: []*level{deferrable}, fill: fillDeferrable},
@@ -85,7 +92,7 @@ func (c *Core) start(room Room) {
 	r := round{room: room, refused: map[refusedKey]fill{}}
 	for _, v := range b.levels {
 		if v != nil {
-			v.hopeless = [fills]int{}
+			v.hopeless = [fillCount]int{}
 		}
 	}
 	for p := c.nextPass(passes[:], &r, true); p != nil; p = c.nextPass(passes[:], &r, true) {
@@ -103,6 +110,7 @@ func (c *Core) start(room Room) {
 
 // pass charges an attempt that starts, and takes what it needs of the gates' rates.
 func (c *Core) pass(a *attempt, use fairness.Use) {
+	a.urgent = use == fairness.Urgent
 	c.shares.Served(a.Tenant)
 	c.charge(a, use)
 	for _, g := range a.gates {
@@ -183,7 +191,8 @@ func (c *Core) serve(p *pass, r *round) {
 		r.skip(buf)
 		return
 	}
-	worker, refusal := c.pool.Place(placement.Need{Tenant: tenant, Kind: buf.kind, Suspect: buf.key.suspect}, fillParts[p.fill])
+	need := placement.Need{Tenant: tenant, Kind: buf.kind, Suspect: buf.key.suspect, Urgent: p.urgent}
+	worker, refusal := c.pool.Place(need, fills[p.fill])
 	switch refusal {
 	case placement.Placed:
 		use := p.use
@@ -212,7 +221,7 @@ func (c *Core) serve(p *pass, r *round) {
 func (c *Core) refuse(r *round, key refusedKey, buf *buffer, f fill) {
 	before, known := r.refused[key]
 	if !known {
-		before = fills
+		before = fillCount
 	}
 	r.refused[key] = min(f, before)
 	if key.tenant != "" {
@@ -230,7 +239,7 @@ func (r *round) skip(buf *buffer) {
 	at := buf.level
 	at.extract(buf)
 	if refused, known := r.refused[refusedKey{class: buf.key.class, suspect: buf.key.suspect}]; known {
-		for g := refused; g < fills; g++ {
+		for g := refused; g < fillCount; g++ {
 			at.hopeless[g]--
 		}
 	}
@@ -242,7 +251,7 @@ func (r *round) restore() {
 	for _, s := range r.skipped {
 		s.at.insert(s.buf)
 		if refused, known := r.refused[refusedKey{class: s.buf.key.class, suspect: s.buf.key.suspect}]; known {
-			for g := refused; g < fills; g++ {
+			for g := refused; g < fillCount; g++ {
 				s.at.hopeless[g]++
 			}
 		}

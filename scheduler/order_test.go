@@ -170,15 +170,17 @@ func (m *orderModel) checkWaiting(t *rapid.T) {
 		need := placement.Need{Tenant: key.tenant, Kind: buf.kind, Suspect: key.suspect}
 		part := fillAll
 		switch overdue := buf.due().Before(m.now); {
+		case key.tier == Urgent && buf.shift == 0:
 		case overdue && c.shares.OverdueOwed(m.now):
+			part = fillOwed
 		case overdue:
 			part = fillStandard
 		case key.tier == Deferrable:
 			part = fillDeferrable
-		case key.tier == Standard || buf.shift > 0:
+		default:
 			part = fillStandard
 		}
-		worker, refusal := c.pool.Place(need, fillParts[part])
+		worker, refusal := c.pool.Place(need, fills[part])
 		if refusal == placement.Placed {
 			c.pool.Free(worker, need)
 		}
