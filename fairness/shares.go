@@ -60,6 +60,7 @@ type account struct {
 	used    fading  // in the whole region
 	demoted bool    // its urgent use was beyond its share
 	refs    int     // what it waits for and what it runs
+	holds   float64 // the part of this instance's capacity that its urgent work runs in now
 	seats   []*seat // in queues
 	idleAt  time.Time
 	untold  float64 // what was charged here since it was told last
@@ -111,9 +112,24 @@ func (s *Shares) Hold(tenant string, n int, now time.Time) {
 	case is && !was:
 		s.present += a.weight
 	case was && !is:
+		a.holds = 0 // of many additions and subtractions something remains
 		s.present = max(s.present-a.weight, 0)
 		s.becameIdle(a, now)
 	}
+}
+
+// HoldUrgent tells that the urgent work of a tenant that goes first takes a part of this instance's capacity more (part > 0) or less.
+func (s *Shares) HoldUrgent(tenant string, part float64, now time.Time) {
+	a := s.account(tenant, now)
+	a.holds = max(a.holds+part, 0)
+}
+
+// HoldsUrgent is the part of this instance's capacity that a tenant's urgent work runs in now.
+func (s *Shares) HoldsUrgent(tenant string) float64 {
+	if a := s.accounts[tenant]; a != nil {
+		return a.holds
+	}
+	return 0
 }
 
 // Fair is the part of the capacity that is a tenant's own while all that are present want as much as they can get.

@@ -36,6 +36,7 @@ func newCosts() *costs { return &costs{usual: fairness.NewAverages[costKey](cost
 type charge struct {
 	use     fairness.Use
 	share   float64 // of the dominant resource; 0 for workers of the tenant's own, which cost nobody anything
+	urgent  float64 // the same of what this instance has of it, if it went first because it is urgent
 	seconds float64
 	caution float64   // seconds more that are held against the tenant's urgent share
 	since   time.Time // since when it holds its share; zero when it is settled
@@ -53,7 +54,12 @@ func (c *Core) charge(a *attempt, use fairness.Use) {
 	a.charge.seconds = c.costs.usual.Expect(costKey{a.Tenant, a.Kind})
 	c.shares.Charge(a.Tenant, use, a.charge.share*a.charge.seconds, c.now)
 	c.costs.later(a, c.now, a.charge.seconds)
-	if use == fairness.Urgent && !c.costs.usual.Known(costKey{a.Tenant, a.Kind}) {
+	if use != fairness.Urgent {
+		return
+	}
+	a.charge.urgent = 1 / float64(max(c.pool.Slots(a.Kind), 1))
+	c.shares.HoldUrgent(a.Tenant, a.charge.urgent, c.now)
+	if !c.costs.usual.Known(costKey{a.Tenant, a.Kind}) {
 		a.charge.caution = fairness.Window.Seconds()
 		c.shares.Suspect(a.Tenant, a.charge.share*a.charge.caution, c.now)
 	}
@@ -77,6 +83,10 @@ func (c *Core) settle(a *attempt) {
 	if a.charge.share > 0 {
 		c.shares.Suspect(a.Tenant, -a.charge.share*a.charge.caution, c.now)
 		c.shares.Charge(a.Tenant, a.charge.use, a.charge.share*(held-a.charge.seconds), c.now)
+	}
+	if a.charge.urgent > 0 {
+		c.shares.HoldUrgent(a.Tenant, -a.charge.urgent, c.now)
+		c.waiting.levels[Urgent].mayReserve(a.Tenant)
 	}
 	a.charge.since = time.Time{}
 }

@@ -174,7 +174,7 @@ func (c *Core) Admit(t *Task, now time.Time) bool {
 func (c *Core) eager(t *Task) (part fill, use fairness.Use) {
 	switch {
 	case t.Tier == Urgent && !c.waiting.demoted[t.Tenant] && c.shares.UrgentFirst(t.Tenant, c.now):
-		return fillAll, fairness.Urgent
+		return c.urgentFill(t.Tenant), fairness.Urgent
 	case t.Tier == Deferrable:
 		return fillDeferrable, fairness.Plain
 	default:

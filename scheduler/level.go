@@ -12,6 +12,7 @@ import (
 type level struct {
 	turns   *fairness.Queue // tenants with something that may start
 	overdue *fairness.Queue // those whose first row is overdue
+	reserve *fairness.Queue // those that may have what is kept free, as far as is known
 	lines   map[string]*line
 	coming  lineHeap // lines whose first row is not overdue yet, by when it will be
 
@@ -32,7 +33,10 @@ type line struct {
 func (l *line) due() time.Time { return l.buffers[0].due() }
 
 func newLevel(shares *fairness.Shares) *level {
-	return &level{turns: shares.NewQueue(), overdue: shares.NewQueue(), lines: map[string]*line{}, alike: map[likeKey]int{}}
+	return &level{
+		turns: shares.NewQueue(), overdue: shares.NewQueue(), reserve: shares.NewQueue(),
+		lines: map[string]*line{}, alike: map[likeKey]int{},
+	}
 }
 
 // insert puts a buffer into its tenant's line.
@@ -45,6 +49,7 @@ func (v *level) insert(buf *buffer) {
 		heap.Push(&l.buffers, buf)
 		heap.Push(&v.coming, l)
 		v.turns.Add(tenant)
+		v.reserve.Add(tenant)
 	} else {
 		heap.Push(&l.buffers, buf)
 		v.settle(l)
@@ -70,6 +75,7 @@ func (v *level) extract(buf *buffer) {
 	delete(v.lines, l.tenant)
 	v.turns.Remove(l.tenant)
 	v.overdue.Remove(l.tenant)
+	v.reserve.Remove(l.tenant)
 	if l.index >= 0 {
 		heap.Remove(&v.coming, l.index)
 	}
@@ -98,6 +104,21 @@ func (v *level) pass(now time.Time) {
 		l := heap.Pop(&v.coming).(*line)
 		v.overdue.Add(l.tenant)
 	}
+}
+
+// mayReserve tells that a tenant may hold little now.
+func (v *level) mayReserve(tenant string) {
+	if v.lines[tenant] != nil {
+		v.reserve.Add(tenant)
+	}
+}
+
+// reserving is the queue of the tenants that may have what is kept free, without those that hold much by now.
+func (v *level) reserving(holdsMuch func(tenant string) bool) *fairness.Queue {
+	for tenant, _, some := v.reserve.Peek(); some && holdsMuch(tenant); tenant, _, some = v.reserve.Peek() {
+		v.reserve.Remove(tenant)
+	}
+	return v.reserve
 }
 
 // refused takes note in a round that nothing of a class and need starts any more when no more than a part of the capacity may be used.

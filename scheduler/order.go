@@ -23,7 +23,8 @@ const (
 	fillCount = iota
 )
 
-// The parts of a kind's slots that work of a tier may fill; what is kept free is found by more urgent work. Of few slots at least one.
+// The parts of a kind's slots that work of a tier may fill. What is kept free of standard work is found by urgent work of tenants of
+// which no more than such a part runs. Of few slots at least one.
 const (
 	StandardFill   = 0.95
 	DeferrableFill = 0.85
@@ -47,6 +48,7 @@ const demotedCheck = 50 * time.Millisecond
 type pass struct {
 	levels  []*level
 	overdue bool // only what is overdue
+	reserve bool // only of tenants that hold little
 	fill    fill
 	use     fairness.Use
 	urgent  bool // its claims go into the pipeline for urgent ones
@@ -85,7 +87,8 @@ func (c *Core) start(room Room) {
 	late := []*level{standard, deferrable}
 	passes := [...]pass{
 		{levels: late, overdue: true, fill: fillOwed, use: fairness.Overdue},
-		{levels: []*level{urgent}, fill: fillAll, use: fairness.Urgent, urgent: true},
+		{levels: []*level{urgent}, fill: fillStandard, use: fairness.Urgent, urgent: true},
+		{levels: []*level{urgent}, fill: fillAll, use: fairness.Urgent, urgent: true, reserve: true},
 		{levels: []*level{standard}, fill: fillStandard},
 		{levels: []*level{deferrable}, fill: fillDeferrable},
 	}
@@ -146,32 +149,48 @@ func (c *Core) nextPass(passes []pass, r *round, owed bool) *pass {
 	return nil
 }
 
-// next is the line whose turn it is, nil when nothing of the pass can start.
-func (p *pass) next(now time.Time, anyOwn bool) (*level, *line) {
-	var at *level
+// holdsMuch tells whether a tenant's urgent work runs in as much of the capacity as is kept free, and leaves that to others.
+func (c *Core) holdsMuch(tenant string) bool { return c.shares.HoldsUrgent(tenant) >= 1-StandardFill }
+
+// urgentFill is what of the capacity a tenant's urgent work may find in use.
+func (c *Core) urgentFill(tenant string) fill {
+	if c.holdsMuch(tenant) {
+		return fillStandard
+	}
+	return fillAll
+}
+
+// next is the line whose turn it is in a pass, nil when nothing of the pass can start.
+func (c *Core) next(p *pass) *line {
 	var first *line
-	least := 0.0
+	least, anyOwn := 0.0, c.pool.AnyOwn()
 	for _, v := range p.levels {
 		if v.hopeless[p.fill] >= v.buffers && !anyOwn {
 			continue
 		}
 		turns := v.turns
-		if p.overdue {
-			v.pass(now)
+		switch {
+		case p.overdue:
+			v.pass(c.now)
 			turns = v.overdue
+		case p.reserve:
+			turns = v.reserving(c.holdsMuch)
 		}
-		if tenant, virtual, some := turns.Peek(); some && (at == nil || virtual < least) {
-			at, first, least = v, v.lines[tenant], virtual
+		if tenant, virtual, some := turns.Peek(); some && (first == nil || virtual < least) {
+			first, least = v.lines[tenant], virtual
 		}
 	}
-	return at, first
+	return first
 }
 
 // serve starts the first row of the line whose turn it is, or takes the buffer out of the round that cannot start.
 func (c *Core) serve(p *pass, r *round) {
-	_, line := p.next(c.now, c.pool.AnyOwn())
+	line := c.next(p)
 	if line == nil {
 		p.done = true
+		if p.urgent {
+			r.restore() // what it has been refused may be in the reserve
+		}
 		return
 	}
 	buf := line.buffers[0]

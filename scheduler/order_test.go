@@ -171,6 +171,7 @@ func (m *orderModel) checkWaiting(t *rapid.T) {
 		part := fillAll
 		switch overdue := buf.due().Before(m.now); {
 		case key.tier == Urgent && buf.shift == 0:
+			part = c.urgentFill(key.tenant)
 		case overdue && c.shares.OverdueOwed(m.now):
 			part = fillOwed
 		case overdue:
