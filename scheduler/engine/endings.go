@@ -4,6 +4,10 @@ import (
 	"github.com/errandhq/errand/scheduler"
 )
 
+// endingsPendingMax bounds the ends that wait to be written. Their room is free again, so without a bound a store that is slower with ends
+// than with claims lets them grow for ever; beyond it nothing starts, and beyond twice as many nothing urgent either.
+const endingsPendingMax = 4 * scheduler.BatchRowsMax
+
 // endings holds attempts on their way to their end.
 type endings struct {
 	pipe
@@ -15,6 +19,16 @@ type endings struct {
 
 func newEndings(inFlight int) endings {
 	return endings{pipe: pipe{name: "end", limit: inFlight}, strays: map[scheduler.Token]scheduler.Held{}}
+}
+
+// crowd takes from the room for starts what there are too many ends for.
+func (q *endings) crowd(room *scheduler.Room) {
+	if len(q.pending) >= endingsPendingMax {
+		room.Others = 0
+	}
+	if len(q.pending) >= 2*endingsPendingMax {
+		room.Urgent = 0
+	}
 }
 
 func (q *endings) add(endings []scheduler.Ending) { q.pending = append(q.pending, endings...) }

@@ -214,6 +214,7 @@ func (e *Engine) dispatch() {
 	room := scheduler.Room{HoldDeadlines: e.local < e.quietUntil}
 	if trusted && e.settings.known && !e.stopping {
 		room.Urgent, room.Others = e.claims.room()
+		e.endings.crowd(&room)
 	}
 	if e.stopping {
 		e.settleUnaccepted()
@@ -231,7 +232,7 @@ func (e *Engine) dispatch() {
 	e.endings.add(plan.Endings)
 	e.countPressed()
 	e.wake(plan.Wakes)
-	e.insert(trusted && e.settings.known && !e.stopping)
+	e.insert(trusted && e.settings.known && !e.stopping && len(e.endings.pending) < endingsPendingMax)
 	e.end()
 }
 

@@ -13,7 +13,8 @@ import (
 	"github.com/errandhq/errand/scheduler/schedulertest"
 )
 
-// bench drives one engine by hand over a memory store, whose claims fail while broken is set.
+// bench drives one engine by hand over a memory store, whose claims fail while broken is set and whose ends are not answered while slow
+// is set.
 type bench struct {
 	t      *testing.T
 	engine *engine.Engine
@@ -21,6 +22,8 @@ type bench struct {
 	local  time.Duration
 	start  time.Time
 	broken bool
+	slow   bool
+	held   []engine.Run
 	ended  map[scheduler.ID]bool
 	stream engine.StreamID
 	inbox  []engine.Input
@@ -52,6 +55,10 @@ var errAlways = errors.New("the claim query fails always")
 func (b *bench) perform(eff engine.Effect) {
 	switch eff := eff.(type) {
 	case engine.Run:
+		if _, end := eff.Request.(scheduler.EndBatch); end && b.slow {
+			b.held = append(b.held, eff)
+			return
+		}
 		done := engine.StatementDone{ID: eff.ID}
 		if _, claim := eff.Request.(scheduler.ClaimBatch); claim && b.broken {
 			done.Err = errAlways
@@ -74,9 +81,9 @@ func (b *bench) perform(eff engine.Effect) {
 	}
 }
 
-func (b *bench) join() {
+func (b *bench) join(slots int) {
 	b.inbox = append(b.inbox, engine.StreamOpened{Stream: b.stream}, engine.WorkerSaid{Stream: b.stream, Words: engine.FromWorker{
-		Register: &engine.Register{Worker: placement.Worker{ID: scheduler.WorkerID{7}, Slots: map[string]int{"encode": 1}}},
+		Register: &engine.Register{Worker: placement.Worker{ID: scheduler.WorkerID{7}, Slots: map[string]int{"encode": slots}}},
 	}})
 }
 
@@ -96,7 +103,7 @@ func TestAStatementThatKeepsFailingIsTold(t *testing.T) {
 	b.submit(5)
 	b.run(100 * time.Millisecond) // nobody serves the kind: all five wait
 	b.broken = true
-	b.join()
+	b.join(1)
 	b.run(20 * time.Second)
 	st := b.engine.Status()
 	if st.Failing < 15*time.Second || st.FailingWrite != "claim" || !st.Trusted || len(b.ended) != 0 {

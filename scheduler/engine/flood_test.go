@@ -13,7 +13,7 @@ import (
 // what was taken is done.
 func TestAFloodOfSubmitsDoesNotSlowStarts(t *testing.T) {
 	b := newBench(t)
-	b.join()
+	b.join(1)
 	b.run(100 * time.Millisecond)
 	b.submit(400)
 	endedIn := func(d time.Duration) int {

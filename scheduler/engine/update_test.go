@@ -44,7 +44,7 @@ func TestAChangedTaskTakesItsNewPlaceAtOnce(t *testing.T) {
 	if n := b.engine.Status().Counts.Buffered; n != 3 {
 		t.Errorf("%d rows are buffered, want the three that are ready", n)
 	}
-	b.join()
+	b.join(1)
 	b.run(2 * time.Second)
 	var last time.Time
 	for _, i := range []int{3, 2, 1, 0} {
@@ -61,7 +61,7 @@ func TestAChangedTaskTakesItsNewPlaceAtOnce(t *testing.T) {
 
 func TestRunNow(t *testing.T) {
 	b := newBench(t)
-	b.join()
+	b.join(1)
 	b.run(100 * time.Millisecond)
 	for _, in := range []time.Duration{time.Hour, 3 * time.Second} { // left to the store, and in the timers
 		b.inbox = append(b.inbox, engine.SubmitAsked{Ticket: 1, Tasks: []scheduler.Task{{
@@ -92,7 +92,7 @@ func TestLateWordOfAChange(t *testing.T) {
 	if _, err := b.store.UpdateTask(context.Background(), "acme", all[1].Ref, scheduler.Change{RunAt: &off}); err != nil {
 		t.Fatal(err)
 	}
-	b.join()
+	b.join(1)
 	b.run(500 * time.Millisecond)
 	b.inbox = append(b.inbox, late)
 	b.run(500 * time.Millisecond)
