@@ -113,7 +113,6 @@ func (o *told) Asked(time.Duration) {
 func with(buckets Admission, set Settings, o AdmissionObserver) func(*Config) {
 	return func(c *Config) {
 		c.Admission, c.Settings, c.Admitted = buckets, set, o
-		c.Standing = c.Keys.(Standing) // the store
 	}
 }
 

@@ -143,10 +143,10 @@ func (v *verdict) outcome() string {
 
 // known answers refused tasks whose idempotency keys stand for tasks, in place of the refusals: whoever sends a request again gets
 // its answer, at any rate. Where the store cannot be asked the refusal stays; to try again is right then too.
-func (in *intake) known(ctx context.Context, tasks []scheduler.Task, verdicts []verdict, outcomes []submitted) {
+func (in *intake) known(ctx context.Context, tasks []scheduler.Task, outcomes []submitted) {
 	var keys []string
-	for i := range verdicts {
-		if verdicts[i].refused != nil && tasks[i].IdempotencyKey != "" {
+	for i := range outcomes {
+		if outcomes[i].unstored() && tasks[i].IdempotencyKey != "" {
 			keys = append(keys, tasks[i].IdempotencyKey)
 		}
 	}
@@ -164,9 +164,9 @@ func (in *intake) known(ctx context.Context, tasks []scheduler.Task, verdicts []
 		return
 	}
 	n := 0
-	for i := range verdicts {
-		one, stands := found[tasks[i].IdempotencyKey]
-		if verdicts[i].refused == nil || tasks[i].IdempotencyKey == "" || !stands {
+	for i := range outcomes {
+		one, stands := found[tasks[i].IdempotencyKey] // no key stands for nothing
+		if !outcomes[i].unstored() || !stands {
 			continue
 		}
 		n++

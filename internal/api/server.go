@@ -24,8 +24,8 @@ const (
 	compressNever       = 1 << 30  // payloads are opaque and links are near: compressing costs more than it saves
 )
 
-// Config is what the edge must be told. All but PeerSecret, Settings, Admission with what belongs to it, and
-// Log is required.
+// Config is what the edge must be told. All but PeerSecret, Others, Settings, Admission, Admitted and Log is
+// required.
 type Config struct {
 	Region     string // of this instance
 	PeerSecret string // shared by the deployment's instances; without one the peer service is closed
@@ -42,7 +42,7 @@ type Config struct {
 	Settings   Settings // nil means that nothing is set
 	// Admission bounds what tenants submit, by what Settings say of them. Nil: everything is admitted.
 	Admission Admission
-	Standing  Standing          // required with Admission
+	Standing  Standing
 	Admitted  AdmissionObserver // nil: nobody is told
 	// Ready returns nil while this instance can do its work. The text of its error is shown to whoever asks /readyz.
 	Ready func() error

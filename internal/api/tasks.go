@@ -126,6 +126,11 @@ type submitted struct {
 	demoted bool // it was to be stored as standard
 }
 
+// unstored tells whether a task was refused for how things are now: the same request may have been let in before.
+func (o *submitted) unstored() bool {
+	return errors.As(o.Err, new(*laterError)) || errors.Is(o.Err, engine.ErrInfeasible)
+}
+
 // submit stores the tasks that the intake admits, of one tenant, and answers all. It waits for the store's answer at most submitWait, so
 // that a client hears of an unknown outcome while it still listens.
 func (s *taskService) submit(ctx context.Context, tasks []scheduler.Task, specs []*errandv1.TaskSpec) ([]submitted, error) {
@@ -148,9 +153,7 @@ func (s *taskService) submit(ctx context.Context, tasks []scheduler.Task, specs 
 			}
 		}
 	}
-	if len(admitted) < len(tasks) {
-		s.intake.known(ctx, tasks, verdicts, outcomes)
-	}
+	s.intake.known(ctx, tasks, outcomes)
 	return outcomes, nil
 }
 
