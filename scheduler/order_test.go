@@ -168,7 +168,7 @@ func (m *orderModel) checkWaiting(t *rapid.T) {
 	c := m.core
 	for key, buf := range c.waiting.buffers {
 		need := placement.Need{Tenant: key.tenant, Kind: buf.kind, Suspect: key.suspect}
-		part := fillAll
+		var part fill
 		switch overdue := buf.due().Before(m.now); {
 		case key.tier == Urgent && buf.shift == 0:
 			part = c.urgentFill(key.tenant)
