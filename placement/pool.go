@@ -13,14 +13,19 @@ type Worker struct {
 	Name   string
 	Tenant string         // serves only this tenant's tasks; empty serves everybody's (a pool worker)
 	Slots  map[string]int // attempts at once, by kind; a kind with no positive number is not served
+	// Capacity is what it has over all kinds together. Nil: processors and memory are not counted, and it has no devices.
+	Capacity *Resources
+	Zone     string
+	Labels   map[string]string
 }
 
 // Need is what an attempt asks of a worker.
 type Need struct {
 	Tenant  string
 	Kind    string
-	Suspect bool // was running when a worker was lost: only one such attempt at a time on a worker
-	Urgent  bool // goes before the rest: see Fill.BesideUrgent
+	Suspect bool   // was running when a worker was lost: only one such attempt at a time on a worker
+	Urgent  bool   // goes before the rest: see Fill.BesideUrgent
+	Shape   *Shape // nil needs one slot and nothing else
 }
 
 // Fill bounds what may be in use of the slots for a kind after a start. Of a small capacity at least one slot may be used.
