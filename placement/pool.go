@@ -36,46 +36,27 @@ type Fill struct {
 	BesideUrgent bool
 }
 
-// Refusal says why no worker was found. The zero value means that one was.
-type Refusal uint8
-
-// The reasons of a refusal, the first that holds.
-const (
-	Placed         Refusal = iota
-	NoWorker               // no worker of this kind serves this tenant
-	DoesNotFitNow          // all of them are busy
-	AllDraining            // those that serve the kind take no more work
-	SuspectWaiting         // each free one already runs another suspect
-	Headroom               // what is free is kept for more urgent work
-)
-
-var refusalTexts = [...]string{
-	Placed:         "placed",
-	NoWorker:       "no worker of this kind",
-	DoesNotFitNow:  "does not fit now",
-	AllDraining:    "all workers of this kind are draining",
-	SuspectWaiting: "waits to run as the only suspect on a worker",
-	Headroom:       "what is free is kept for more urgent work",
-}
-
-// String is the reason in words.
-func (r Refusal) String() string { return refusalTexts[r] }
-
 // Pool is the view of the workers connected to one scheduler instance. It is not safe for concurrent use.
 type Pool struct {
 	members map[WorkerID]*member
 	groups  map[groupKey]*group
 	own     int // workers that serve a single tenant
+	demand  demand
+	index   index
+	holds   []hold
 }
 
 type groupKey struct{ tenant, kind string }
 
 // group holds the seats of all workers that serve one kind for one tenant (or, with an empty tenant, for everybody).
 type group struct {
-	seats       seatHeap // of workers that take work
-	slots, used int      // of those; attempts above a worker's capacity are not counted
-	plain       int      // of those used, without urgent attempts
-	draining    int      // seats of workers that take none
+	seats       seatHeap           // of workers that take work
+	slots, used int                // of those; attempts above a worker's capacity are not counted
+	plain       int                // of those used, without urgent attempts
+	drained     map[*seat]struct{} // of workers that take none
+	counted     int                // seats of workers that have declared a capacity
+	joined      uint64             // changes with every seat that comes or goes
+	candidates
 }
 
 type member struct {
@@ -83,6 +64,7 @@ type member struct {
 	seats    map[string]*seat
 	draining bool
 	suspects int
+	room
 }
 
 // seat is one worker's capacity for one kind.
@@ -91,13 +73,14 @@ type seat struct {
 	group        *group
 	tenant, kind string // the group's key
 	slots, used  int
-	urgent       int // of those used
-	index        int // in the group's heap; -1 when it is not there
+	urgent       int    // of those used
+	index        int    // in the group's heap; -1 when it is not there
+	logged       uint64 // where its last change stands in the group's log, counted from 1
 }
 
 // NewPool returns an empty pool.
 func NewPool() *Pool {
-	return &Pool{members: map[WorkerID]*member{}, groups: map[groupKey]*group{}}
+	return &Pool{members: map[WorkerID]*member{}, groups: map[groupKey]*group{}, demand: newDemand()}
 }
 
 // Join adds a worker, or replaces what a known one said of itself: what it runs stays reserved, also above a smaller
@@ -118,6 +101,7 @@ func (p *Pool) Join(w Worker) {
 	p.detach(m)
 	m.worker = w
 	m.worker.Slots = maps.Clone(w.Slots)
+	m.declare(&w)
 	for _, s := range m.seats {
 		s.slots = max(w.Slots[s.kind], 0)
 		p.dropIfUseless(s)
@@ -137,6 +121,7 @@ func (p *Pool) Leave(id WorkerID) {
 		return
 	}
 	p.detach(m)
+	p.unhold(func(h hold) bool { return h.on == m })
 	delete(p.members, id)
 	if m.worker.Tenant != "" {
 		p.own--
@@ -153,6 +138,7 @@ func (p *Pool) Drain(id WorkerID, draining bool) {
 		return
 	}
 	p.detach(m)
+	p.unhold(func(h hold) bool { return h.on == m })
 	m.draining = draining
 	p.attach(m)
 }
@@ -172,77 +158,7 @@ func (p *Pool) Draining(id WorkerID) bool {
 	return m != nil && m.draining
 }
 
-// Place reserves room for one attempt and says where, or why not. A tenant's own workers come before the pool's.
-func (p *Pool) Place(n Need, fill Fill) (WorkerID, Refusal) {
-	if n.Tenant != "" {
-		if id, refusal := p.placeIn(groupKey{n.Tenant, n.Kind}, n, fill); refusal == Placed {
-			return id, Placed
-		} else if own := refusal; own != NoWorker {
-			id, refusal = p.placeIn(groupKey{"", n.Kind}, n, fill)
-			if refusal == NoWorker {
-				return id, own
-			}
-			return id, refusal
-		}
-	}
-	return p.placeIn(groupKey{"", n.Kind}, n, fill)
-}
-
-func (p *Pool) placeIn(key groupKey, n Need, fill Fill) (WorkerID, Refusal) {
-	g := p.groups[key]
-	switch {
-	case g == nil || len(g.seats)+g.draining == 0:
-		return WorkerID{}, NoWorker
-	case len(g.seats) == 0:
-		return WorkerID{}, AllDraining
-	case g.seats[0].free() <= 0:
-		return WorkerID{}, DoesNotFitNow
-	case g.reached(fill):
-		return WorkerID{}, Headroom
-	}
-	s := g.seats[0]
-	if n.Suspect {
-		if s = g.seatForSuspect(); s == nil {
-			return WorkerID{}, SuspectWaiting
-		}
-	}
-	s.take(1, n)
-	return s.member.worker.ID, Placed
-}
-
-// Reserve takes room on a named worker, also above its capacity: the attempt runs there already (it was re-attached).
-func (p *Pool) Reserve(id WorkerID, n Need) {
-	m := p.members[id]
-	if m == nil {
-		return
-	}
-	s := m.seats[n.Kind]
-	if s == nil { // the worker no longer offers the kind, and still runs one
-		s = p.seat(m, n.Kind, 0)
-		m.seats[n.Kind] = s
-		p.attachSeat(s)
-	}
-	s.take(1, n)
-}
-
-// Free gives room back that Place or Reserve took. It is told the same need.
-func (p *Pool) Free(id WorkerID, n Need) {
-	m := p.members[id]
-	if m == nil {
-		return
-	}
-	s := m.seats[n.Kind]
-	if s == nil || s.used == 0 {
-		return
-	}
-	s.take(-1, n)
-	if s.slots == 0 && s.used == 0 { // the last one of a kind that the worker no longer offers
-		p.detachSeat(s)
-		p.dropIfUseless(s)
-	}
-}
-
-// Used is how many attempts of each kind room is taken for on a worker.
+// Used is how many slots of each kind are taken on a worker.
 func (p *Pool) Used(id WorkerID) map[string]int {
 	used := map[string]int{}
 	if m := p.members[id]; m != nil {
@@ -325,7 +241,7 @@ func (p *Pool) group(tenant, kind string) *group {
 	key := groupKey{tenant, kind}
 	g := p.groups[key]
 	if g == nil {
-		g = &group{}
+		g = &group{drained: map[*seat]struct{}{}, candidates: candidates{of: map[*Shape]*seeker{}}}
 		p.groups[key] = g
 	}
 	return g
@@ -342,13 +258,18 @@ func (p *Pool) attach(m *member) {
 }
 
 func (p *Pool) attachSeat(s *seat) {
+	s.group.joined++
 	if s.member.draining {
-		s.group.draining++
+		s.group.drained[s] = struct{}{}
 		return
 	}
 	heap.Push(&s.group.seats, s)
 	s.group.slots += s.slots
 	s.count(1)
+	if s.member.counted {
+		s.group.counted++
+	}
+	s.group.note(s)
 }
 
 func (p *Pool) detach(m *member) {
@@ -358,13 +279,18 @@ func (p *Pool) detach(m *member) {
 }
 
 func (p *Pool) detachSeat(s *seat) {
+	s.group.joined++
+	s.member.version++ // what was found out about it is stale
 	if s.member.draining {
-		s.group.draining--
+		delete(s.group.drained, s)
 		return
 	}
 	heap.Remove(&s.group.seats, s.index)
 	s.group.slots -= s.slots
 	s.count(-1)
+	if s.member.counted {
+		s.group.counted--
+	}
 }
 
 // dropIfUseless forgets a detached seat that has no room and carries nothing.
@@ -378,8 +304,9 @@ func (p *Pool) dropIfUseless(s *seat) {
 // dropIfEmpty forgets the group of a detached seat when no other worker is in it: groups are bounded by what connected
 // workers serve.
 func (p *Pool) dropIfEmpty(s *seat) {
-	if key := (groupKey{s.tenant, s.kind}); len(s.group.seats)+s.group.draining == 0 && p.groups[key] == s.group {
+	if key := (groupKey{s.tenant, s.kind}); len(s.group.seats)+len(s.group.drained) == 0 && p.groups[key] == s.group {
 		delete(p.groups, key)
+		p.index.drop(s.group)
 	}
 }
 
@@ -397,17 +324,21 @@ func (s *seat) count(sign int) {
 	s.group.plain += sign * s.plain()
 }
 
-func (s *seat) take(n int, of Need) {
-	attached := s.index >= 0
+// take takes slots, or (a negative number) gives them back.
+func (s *seat) take(slots int, of Need) {
+	attached, attempts := s.index >= 0, 1
+	if slots < 0 {
+		attempts = -1
+	}
 	if attached {
 		s.count(-1)
 	}
-	s.used += n
+	s.used = max(s.used+slots, 0)
 	if of.Urgent {
-		s.urgent += n
+		s.urgent = max(s.urgent+slots, 0)
 	}
 	if of.Suspect {
-		s.member.suspects += n
+		s.member.suspects = max(s.member.suspects+attempts, 0)
 	}
 	if attached {
 		s.count(1)
@@ -422,17 +353,6 @@ func (g *group) reached(fill Fill) bool {
 		used = g.plain
 	}
 	return fill.Part < 1 && float64(used) >= math.Ceil(fill.Part*float64(g.slots))
-}
-
-// seatForSuspect finds the free seat with the most room on a worker without a suspect. Suspects are rare: a scan is fine.
-func (g *group) seatForSuspect() *seat {
-	var best *seat
-	for _, s := range g.seats {
-		if s.free() > 0 && s.member.suspects == 0 && (best == nil || s.before(best)) {
-			best = s
-		}
-	}
-	return best
 }
 
 // before orders seats: most free first, then the smaller identity.

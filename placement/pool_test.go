@@ -50,12 +50,12 @@ func TestRefusalsSayWhy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := NewPool()
 			c.prepare(p)
-			worker, refusal := p.Place(c.need, Fill{Part: 1})
+			at, refusal := p.Place(c.need, Fill{Part: 1})
 			if refusal != c.want {
 				t.Errorf("%v, want %v", refusal, c.want)
 			}
-			if worker.IsZero() != (c.want != Placed) {
-				t.Errorf("worker %v with refusal %v", worker, refusal)
+			if at.Worker.IsZero() != (c.want != Placed) {
+				t.Errorf("worker %v with refusal %v", at.Worker, refusal)
 			}
 		})
 	}
@@ -66,11 +66,11 @@ func TestOwnWorkersComeBeforeThePools(t *testing.T) {
 	p.Join(Worker{ID: id(1), Slots: map[string]int{"encode": 9}})
 	p.Join(Worker{ID: id(2), Tenant: "x", Slots: map[string]int{"encode": 1}})
 	for _, want := range []WorkerID{id(2), id(1), id(1)} {
-		if got, _ := p.Place(Need{Tenant: "x", Kind: "encode"}, Fill{Part: 1}); got != want {
+		if got, _ := p.Place(Need{Tenant: "x", Kind: "encode"}, Fill{Part: 1}); got.Worker != want {
 			t.Errorf("placed on %v, want %v", got, want)
 		}
 	}
-	if got, _ := p.Place(Need{Tenant: "y", Kind: "encode"}, Fill{Part: 1}); got != id(1) {
+	if got, _ := p.Place(Need{Tenant: "y", Kind: "encode"}, Fill{Part: 1}); got.Worker != id(1) {
 		t.Errorf("another tenant's task on %v, want %v", got, id(1))
 	}
 }
@@ -245,7 +245,8 @@ func (m *poolModel) place(t *rapid.T) {
 	n := drawNeed(t)
 	fill := Fill{Part: rapid.SampledFrom([]float64{1, 0.6, 0.3}).Draw(t, "part"), BesideUrgent: rapid.Bool().Draw(t, "beside urgent")}
 	want, wantRefusal := m.naive.place(n, fill)
-	got, refusal := m.pool.Place(n, fill)
+	at, refusal := m.pool.Place(n, fill)
+	got := at.Worker
 	if got != want || refusal != wantRefusal {
 		t.Fatalf("place %+v: %v on %v, a scan says %v on %v", n, refusal, got, wantRefusal, want)
 	}
@@ -256,7 +257,7 @@ func (m *poolModel) place(t *rapid.T) {
 
 func (m *poolModel) reserve(t *rapid.T) {
 	id, n := drawWorker(t), drawNeed(t)
-	m.pool.Reserve(id, n)
+	m.pool.Reserve(Placement{Worker: id}, n)
 	if m.naive.workers[id] != nil {
 		m.take(id, n)
 	}
@@ -269,7 +270,7 @@ func (m *poolModel) free(t *rapid.T) {
 	i := rapid.IntRange(0, len(m.taken)-1).Draw(t, "which")
 	p := m.taken[i]
 	m.taken = slices.Delete(m.taken, i, i+1)
-	m.pool.Free(p.worker, p.need)
+	m.pool.Free(Placement{Worker: p.worker}, p.need)
 	w := m.naive.workers[p.worker]
 	if w.used[p.need.Kind]--; w.used[p.need.Kind] == 0 {
 		delete(w.used, p.need.Kind)
@@ -334,7 +335,7 @@ func TestWhatAPoolTells(t *testing.T) {
 	if p.AnyOwn() {
 		t.Error("a worker that left serves its tenant")
 	}
-	for r := Placed; r <= SuspectWaiting; r++ {
+	for r := Placed; r <= Reserved; r++ {
 		if r.String() == "" {
 			t.Errorf("refusal %d has no text", r)
 		}

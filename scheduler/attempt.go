@@ -48,9 +48,10 @@ type attempt struct {
 	limits   []LimitKey
 	gates    []*gate // that it has passed: it holds a slot of each
 	charge   charge
-	size     int  // of its payload, as far as known
-	room     bool // room is reserved for it on its worker
-	urgent   bool // it went before the rest, and its room is not counted among theirs
+	size     int               // of its payload, as far as known
+	devices  placement.Devices // of its worker's, that it has
+	room     bool              // room is reserved for it on its worker
+	urgent   bool              // it went before the rest, and its room is not counted among theirs
 }
 
 func (a *attempt) groupKey() BufferKey {
@@ -64,6 +65,10 @@ func (a *attempt) atWorker() bool {
 
 func (a *attempt) need() placement.Need {
 	return placement.Need{Tenant: a.Tenant, Kind: a.Kind, Suspect: a.Suspect, Urgent: a.urgent}
+}
+
+func (a *attempt) place() placement.Placement {
+	return placement.Placement{Worker: a.Worker, Devices: a.devices}
 }
 
 // deadlineHeap orders attempts by their deadline, then ID.

@@ -125,7 +125,7 @@ func (c *Core) free(a *attempt) {
 	if a.room {
 		a.room = false
 		c.settle(a)
-		c.pool.Free(a.Worker, a.need())
+		c.pool.Free(a.place(), a.need())
 	}
 }
 
@@ -266,7 +266,7 @@ func (c *Core) tookOver(h *Held) {
 	}
 	a := &attempt{Held: *h, phase: running, class: ClassOf(h.Kind, &h.Spec), limits: h.Spec.Limits, room: true}
 	c.begin(a)
-	c.pool.Reserve(a.Worker, a.need())
+	a.devices = c.pool.Reserve(a.place(), a.need()).Devices
 	c.charge(a, fairness.Plain)
 	c.attempts.setDeadline(a, a.StartedAt.Add(a.Spec.Timeout()))
 	if a.CancelRequested {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/errandhq/errand/fairness"
+	"github.com/errandhq/errand/placement"
 )
 
 // This file holds how waiting rows come in and how they start.
@@ -89,19 +90,19 @@ func (c *Core) discovered(keys []BufferKey) {
 }
 
 // claim takes a row out of the backlog for a worker on which room is reserved.
-func (c *Core) claim(w *waiting, worker WorkerID, use fairness.Use) Claim {
+func (c *Core) claim(w *waiting, at placement.Placement, use fairness.Use) Claim {
 	k := w.buffer.key
 	a := &attempt{
 		Held: Held{
-			Token:   Token{ID: w.id, Attempt: w.attempt + 1, Worker: worker},
+			Token:   Token{ID: w.id, Attempt: w.attempt + 1, Worker: at.Worker},
 			Session: c.session, Tenant: k.tenant, Kind: w.buffer.kind, Tier: k.tier, Suspect: k.suspect, Due: w.due,
 		},
-		phase: claiming, class: k.class, limits: w.buffer.limits, size: w.size, room: true,
+		phase: claiming, class: k.class, limits: w.buffer.limits, size: w.size, room: true, devices: at.Devices,
 	}
 	c.begin(a)
 	c.pass(a, use)
 	c.waiting.remove(w, c.now)
-	return Claim{ID: w.id, From: w.state, Seen: w.attempt, Worker: worker, PayloadSize: w.size}
+	return Claim{ID: w.id, From: w.state, Seen: w.attempt, Worker: at.Worker, PayloadSize: w.size}
 }
 
 // claimAnswered goes on with a row that was won, and forgets one that was lost.
@@ -123,8 +124,12 @@ func (c *Core) claimAnswered(answer *Claimed) {
 	a.Held = answer.Start.Held
 	a.CancelRequested = a.CancelRequested || canceled
 	if a.room && a.need() != reserved {
-		c.pool.Free(a.Worker, reserved)
-		c.pool.Reserve(a.Worker, a.need())
+		at := a.place()
+		c.pool.Free(at, reserved)
+		if a.need().Shape != reserved.Shape { // others fit now
+			at.Devices = 0
+		}
+		a.devices = c.pool.Reserve(at, a.need()).Devices
 	}
 	c.assign(a, answer.Start)
 }

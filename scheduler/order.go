@@ -211,14 +211,14 @@ func (c *Core) serve(p *pass, r *round) {
 		return
 	}
 	need := placement.Need{Tenant: tenant, Kind: buf.kind, Suspect: buf.key.suspect, Urgent: p.urgent}
-	worker, refusal := c.pool.Place(need, fills[p.fill])
+	at, refusal := c.pool.Place(need, fills[p.fill])
 	switch refusal {
 	case placement.Placed:
 		use := p.use
 		if use == fairness.Plain && buf.due().Before(c.now) { // whatever its turn was: it has had what is guaranteed
 			use = fairness.Overdue
 		}
-		claim := c.claim(buf.head(), worker, use)
+		claim := c.claim(buf.head(), at, use)
 		if p.urgent {
 			r.urgent = append(r.urgent, claim)
 		} else {

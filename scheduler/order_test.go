@@ -181,9 +181,9 @@ func (m *orderModel) checkWaiting(t *rapid.T) {
 		default:
 			part = fillStandard
 		}
-		worker, refusal := c.pool.Place(need, fills[part])
+		at, refusal := c.pool.Place(need, fills[part])
 		if refusal == placement.Placed {
-			c.pool.Free(worker, need)
+			c.pool.Free(at, need)
 		}
 		closed := c.closedGate(buf)
 		switch {

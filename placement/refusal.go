@@ -1,0 +1,53 @@
+package placement
+
+// Refusal says why no worker was found. The zero value means that one was.
+type Refusal uint8
+
+// The reasons of a refusal.
+const (
+	Placed         Refusal = iota
+	NoWorker               // no worker of this kind serves this tenant
+	DoesNotFitNow          // none has room
+	AllDraining            // those that could run it take no more work
+	SuspectWaiting         // each one with room already runs another suspect
+	Headroom               // what is free is kept for more urgent work
+	NeverFits              // none could ever hold it, even empty
+	Unselected             // none satisfies the selectors
+	Reserved               // the only room for it is held for another
+)
+
+var refusalTexts = [...]string{
+	Placed:         "placed",
+	NoWorker:       "no worker of this kind",
+	DoesNotFitNow:  "does not fit now",
+	AllDraining:    "all workers of this kind are draining",
+	SuspectWaiting: "waits to run as the only suspect on a worker",
+	Headroom:       "what is free is kept for more urgent work",
+	NeverFits:      "no worker of this kind is large enough, even empty",
+	Unselected:     "no worker of this kind satisfies the selectors",
+	Reserved:       "what is free is held for a larger task",
+}
+
+// String is the reason in words.
+func (r Refusal) String() string { return refusalTexts[r] }
+
+// nearer is the refusal of a tenant's own workers and of the pool's that counts: the pool's, which come last, but not when nobody there
+// could ever do it and somebody else could.
+func nearer(own, shared Refusal) Refusal {
+	far := func(r Refusal) int {
+		switch r {
+		case NoWorker:
+			return 3
+		case Unselected:
+			return 2
+		case NeverFits:
+			return 1
+		default:
+			return 0
+		}
+	}
+	if far(own) < far(shared) {
+		return own
+	}
+	return shared
+}
