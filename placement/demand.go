@@ -20,6 +20,7 @@ const (
 type demand struct {
 	at     map[typeKey]int
 	types  []arrival
+	known  int // of the types, those that have a weight: the others came since
 	total  float64
 	seen   int    // arrivals since the weights were computed
 	next   int    // arrivals until they are computed again
@@ -37,7 +38,8 @@ type arrival struct {
 	form
 	key     typeKey
 	count   float64
-	weight  float64 // when the weights last became very different
+	part    float64 // of the arrivals: its weight
+	before  float64 // the same when the weights last became very different
 	refused bool    // counted, and found no room since
 }
 
@@ -92,15 +94,19 @@ func (d *demand) learn() {
 	}
 	d.seen, d.next = 0, min(max(int(d.total)/4, epochFirst), epochMax)
 	d.epoch++
+	d.known = len(d.types)
 	d.cut(d.types)
 	moved := 0.0
 	for i := range d.types {
-		moved += math.Abs(d.types[i].count/d.total-d.types[i].weight) / 2
+		t := &d.types[i]
+		t.part = t.count / d.total
+		moved += math.Abs(t.part-t.before) / 2
 	}
-	if moved > turnPart {
-		d.turned = d.epoch
-		for i := range d.types {
-			d.types[i].weight = d.types[i].count / d.total
-		}
+	if moved <= turnPart {
+		return
+	}
+	d.turned = d.epoch
+	for i := range d.types {
+		d.types[i].before = d.types[i].part
 	}
 }

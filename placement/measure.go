@@ -113,7 +113,7 @@ func level[T int | int64](cuts []T, demand T) int {
 func (d *demand) tableFor(m *member) *table {
 	var signature [typesMax / 8]byte
 	kind, served := "", m.seats[""] != nil
-	for i := range d.types {
+	for i := range d.types[:d.known] {
 		t := &d.types[i]
 		if t.kind != kind {
 			kind, served = t.kind, m.seats[t.kind] != nil
@@ -139,12 +139,12 @@ func (d *demand) tableFor(m *member) *table {
 func (d *demand) table(suits func(i int) bool) *table {
 	width := len(d.shares) + 1 + len(d.wholes) + 1
 	t := &table{width: width, mems: len(d.mems) + 1, parts: make([]float32, (len(d.cpus)+1)*(len(d.mems)+1)*width)}
-	for i := range d.types {
+	for i := range d.types[:d.known] {
 		a := &d.types[i]
 		if !suits(i) {
 			continue
 		}
-		column, weight := 0, float32(a.count/d.total)
+		column, weight := 0, float32(a.part)
 		if a.gpus > 1 {
 			column = len(d.shares) + 1 + level(d.wholes, a.gpus)
 		} else {

@@ -52,7 +52,8 @@ var floors = []floor{
 	}},
 	// outside: strangers, who can do what every user can; the second starts servers too
 	{dir: "cmd/errand-demo", imports: []string{"."}},
-	{dir: "loadtest", imports: []string{".", "proto/errand/v1/...", "internal/devcluster"}},
+	// (the algorithm of placement is what loadtest placement measures: 10,000 real workers would measure the machine)
+	{dir: "loadtest", imports: []string{".", "placement", "proto/errand/v1/...", "internal/devcluster"}},
 	// tests: imported by tests only, hence by nobody above
 	{dir: "scheduler/schedulertest", imports: []string{"scheduler", "scheduler/engine", "placement", "regions", "fairness"}},
 	{dir: "internal/testdb", imports: []string{"internal/devcluster"}},
