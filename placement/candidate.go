@@ -3,9 +3,9 @@ package placement
 // Bounds of the search.
 const (
 	seekersMax    = 1024 // shapes whose candidates are remembered
-	candidatesMax = 512  // of a shape
-	sampleMax     = 2048 // workers with room that are scored in one scan
-	recentMax     = 64   // of the workers changed since the last time, when older candidates are left
+	candidatesMax = 256  // of a shape
+	sampleMax     = 1024 // workers with room that are scored in one scan
+	recentMax     = 32   // of the workers changed since the last time, when older candidates are left
 	logMax        = 4096 // changes of workers that are remembered
 )
 
@@ -38,9 +38,10 @@ func (c *candidate) before(other *candidate) bool {
 // candidates is a group's memory of which workers have room for which shape.
 type candidates struct {
 	of     map[*Shape]*seeker
-	log    []*seat // the last changes, in a ring
-	end    uint64  // changes so far
-	cursor int     // where the next scan begins
+	log    []*seat     // the last changes, in a ring
+	end    uint64      // changes so far
+	cursor int         // where the next scan begins
+	sample []candidate // of a scan; kept for its memory only
 }
 
 // seeker is the candidates of one shape in one group.
@@ -119,22 +120,29 @@ func (x *index) drop(g *group) {
 
 // consider looks at a worker, and keeps it if it has room.
 func (k *seeker) consider(s *seat, d *demand) bool {
+	c, fits := k.candidate(s, d)
+	if fits {
+		if len(k.heap) >= 2*candidatesMax {
+			k.trim()
+		}
+		k.push(c)
+	}
+	return fits
+}
+
+// candidate scores a worker, if it has room.
+func (k *seeker) candidate(s *seat, d *demand) (candidate, bool) {
 	if s.index < 0 || !s.fits(&k.form) {
-		return false
+		return candidate{}, false
 	}
 	m := s.member
 	suits := m.suits(&k.form)
 	if !suits.selected {
-		return false
+		return candidate{}, false
 	}
-	c := candidate{seat: s, version: m.version, wish: suits.wish}
+	c := candidate{seat: s, version: m.version, wish: suits.wish, load: s.load(&k.form)}
 	c.loss, c.devices = d.loss(m, &k.form)
-	c.load = s.load(&k.form)
-	if len(k.heap) >= 2*candidatesMax {
-		k.trim()
-	}
-	k.push(c)
-	return true
+	return c, true
 }
 
 // load orders workers that lose the same: of those with devices the one with least left of them, of the others the emptiest.
@@ -200,21 +208,21 @@ func (k *seeker) read(from uint64, d *demand) {
 
 // scan fills the candidates from all workers, at most sampleMax with room, from where the last one ended.
 func (k *seeker) scan(d *demand) {
-	clear(k.heap)
-	k.heap, k.seen = k.heap[:0], k.group.end
-	seats, found, looked := k.group.seats, 0, 0
-	for ; looked < len(seats) && found < sampleMax; looked++ {
+	k.seen = k.group.end
+	seats, looked := k.group.seats, 0
+	sample := k.group.sample[:0]
+	for ; looked < len(seats) && len(sample) < sampleMax; looked++ {
 		if k.group.cursor++; k.group.cursor >= len(seats) {
 			k.group.cursor = 0
 		}
-		if k.consider(seats[k.group.cursor], d) {
-			found++
+		if c, fits := k.candidate(seats[k.group.cursor], d); fits {
+			sample = append(sample, c)
 		}
 	}
-	if found > candidatesMax {
-		k.trim()
-	}
-	k.complete = looked == len(seats) && found <= candidatesMax
+	k.complete = looked == len(seats) && len(sample) <= candidatesMax
+	k.heap = append(k.heap[:0], bestOf(sample, candidatesMax)...)
+	clear(sample)
+	k.group.sample = sample
 }
 
 // first returns the best that is neither stale nor barred.

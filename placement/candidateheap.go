@@ -41,19 +41,47 @@ func (k *seeker) pop() {
 func (k *seeker) trim() {
 	all := len(k.heap)
 	kept := slices.DeleteFunc(k.heap, func(c candidate) bool { return c.stale() })
-	slices.SortFunc(kept, func(a, b candidate) int {
-		switch {
-		case a.before(&b):
-			return -1
-		case b.before(&a):
-			return 1
-		default:
-			return 0
-		}
-	})
 	if len(kept) > candidatesMax {
-		kept, k.complete = kept[:candidatesMax], false
+		k.complete = false
 	}
+	kept = bestOf(kept, candidatesMax)
 	clear(k.heap[len(kept):all])
-	k.heap = kept // sorted is a heap
+	k.heap = kept
+}
+
+// bestOf returns the best of some candidates, in order: a heap too.
+func bestOf(all []candidate, limit int) []candidate {
+	// At first any that many are kept as a heap with the worst on top, then each better one takes its place.
+	kept := all[:min(limit, len(all))]
+	for i := len(kept)/2 - 1; i >= 0; i-- {
+		sink(kept, i)
+	}
+	for i := len(kept); i < len(all); i++ {
+		if all[i].before(&kept[0]) {
+			kept[0], all[i] = all[i], kept[0]
+			sink(kept, 0)
+		}
+	}
+	for last := len(kept) - 1; last > 0; last-- {
+		kept[0], kept[last] = kept[last], kept[0]
+		sink(kept[:last], 0)
+	}
+	return kept
+}
+
+// sink moves a candidate down in a heap with the worst on top.
+func sink(h []candidate, i int) {
+	for {
+		worst := i
+		for below := 2*i + 1; below <= 2*i+2 && below < len(h); below++ {
+			if h[worst].before(&h[below]) {
+				worst = below
+			}
+		}
+		if worst == i {
+			return
+		}
+		h[i], h[worst] = h[worst], h[i]
+		i = worst
+	}
 }

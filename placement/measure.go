@@ -24,11 +24,26 @@ type measures struct {
 	wholes     []int   // numbers of devices, above one
 	shareAt    [DeviceMilli + 1]uint8
 	wholeAt    [DevicesMax + 1]uint8
-	tables     map[[typesMax / 8]byte]*table
+	tables     map[typeSet]*table
 	anyTable   *table
+	kinds      []kindTypes
 }
 
-func newMeasures() measures { return measures{tables: map[[typesMax / 8]byte]*table{}} }
+// kindTypes are the types of one kind: those that suit every worker that serves it, and those that may not.
+type kindTypes struct {
+	kind  string
+	all   typeSet
+	picky []int
+}
+
+// typeSet is a set of types.
+type typeSet [typesMax / 64]uint64
+
+func (s *typeSet) add(i int) { s[i/64] |= 1 << (i % 64) }
+
+func (s *typeSet) has(i int) bool { return s[i/64]>>(i%64)&1 == 1 }
+
+func newMeasures() measures { return measures{tables: map[typeSet]*table{}} }
 
 // table tells, for the workers whose labels suit the same types, which part of the arrivals fits into what is left.
 type table struct {
@@ -55,7 +70,7 @@ type worth struct {
 }
 
 func (d *measures) cut(types []arrival) {
-	d.tables, d.anyTable = map[[typesMax / 8]byte]*table{}, nil
+	d.tables, d.anyTable = map[typeSet]*table{}, nil
 	var cpus, mems []int64
 	var shares, wholes []int
 	for i := range types {
@@ -69,11 +84,30 @@ func (d *measures) cut(types []arrival) {
 	}
 	d.cpus, d.mems = cuts(cpus, cutsMax), cuts(mems, cutsMax)
 	d.shares, d.wholes = cuts(shares, sharesMax), cuts(wholes, wholesMax)
+	d.sort(types)
 	for i := range d.shareAt {
 		d.shareAt[i] = uint8(rank(d.shares, i))
 	}
 	for i := range d.wholeAt {
 		d.wholeAt[i] = uint8(rank(d.wholes, i))
+	}
+}
+
+// sort puts the types to their kinds.
+func (d *measures) sort(types []arrival) {
+	d.kinds = nil
+	at := map[string]int{}
+	for i := range types {
+		t := &types[i]
+		if _, known := at[t.kind]; !known {
+			at[t.kind] = len(d.kinds)
+			d.kinds = append(d.kinds, kindTypes{kind: t.kind})
+		}
+		if k := &d.kinds[at[t.kind]]; t.picky {
+			k.picky = append(k.picky, i)
+		} else {
+			k.all.add(i)
+		}
 	}
 }
 
@@ -111,15 +145,19 @@ func level[T int | int64](cuts []T, demand T) int {
 
 // tableFor finds the table for a worker.
 func (d *demand) tableFor(m *member) *table {
-	var signature [typesMax / 8]byte
-	kind, served := "", m.seats[""] != nil
-	for i := range d.types[:d.known] {
-		t := &d.types[i]
-		if t.kind != kind {
-			kind, served = t.kind, m.seats[t.kind] != nil
+	var signature typeSet
+	for i := range d.kinds {
+		k := &d.kinds[i]
+		if m.seats[k.kind] == nil {
+			continue
 		}
-		if served && m.suits(&t.form).selected {
-			signature[i/8] |= 1 << (i % 8)
+		for at := range signature {
+			signature[at] |= k.all[at]
+		}
+		for _, at := range k.picky {
+			if m.suits(&d.types[at].form).selected {
+				signature.add(at)
+			}
 		}
 	}
 	made := d.tables[signature]
@@ -127,7 +165,7 @@ func (d *demand) tableFor(m *member) *table {
 	case made != nil:
 		return made
 	case len(d.tables) < tablesMax:
-		made = d.table(func(i int) bool { return signature[i/8]>>(i%8)&1 == 1 })
+		made = d.table(func(i int) bool { return signature.has(i) })
 		d.tables[signature] = made
 		return made
 	case d.anyTable == nil:
