@@ -3,8 +3,8 @@ package placement
 // Bounds of the search.
 const (
 	seekersMax    = 1024 // shapes whose candidates are remembered
-	candidatesMax = 256  // of a shape
-	sampleMax     = 1024 // workers with room that are scored in one scan
+	candidatesMax = 128  // of a shape
+	sampleMax     = 512  // workers with room that are scored in one scan
 	recentMax     = 32   // of the workers changed since the last time, when older candidates are left
 	logMax        = 4096 // changes of workers that are remembered
 )

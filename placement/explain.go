@@ -242,10 +242,10 @@ func (s *seat) compare(f *form, lacks func(Lack)) {
 	}
 	short(KindSlots, int64(f.slots), int64(s.free()), int64(s.slots))
 	if m.counted {
-		short(Processors, f.cpu, m.has.CPUMilli-m.used.CPUMilli, m.has.CPUMilli)
-		short(Memory, f.mem, m.has.MemoryMiB-m.used.MemoryMiB, m.has.MemoryMiB)
+		short(Processors, f.cpu, m.cpu, m.has.CPUMilli)
+		short(Memory, f.mem, m.mem, m.has.MemoryMiB)
 		if m.has.Slots > 0 {
-			short(TotalSlots, int64(f.slots), m.has.Slots-m.used.Slots, m.has.Slots)
+			short(TotalSlots, int64(f.slots), m.slots, m.has.Slots)
 		}
 	}
 	short(WholeGPUs, int64(f.gpus), int64(m.whole), m.has.GPUs)

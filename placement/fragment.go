@@ -16,7 +16,7 @@ func (d *demand) loss(m *member, f *form) (int32, Devices) {
 	if len(m.free) == 0 {
 		return 0, 0
 	}
-	now := offer{m.has.CPUMilli - m.used.CPUMilli, m.has.MemoryMiB - m.used.MemoryMiB, m.free, m.whole}
+	now := offer{m.cpu, m.mem, m.free, m.whole}
 	if m.worth.epoch != d.epoch {
 		m.worth = worth{epoch: d.epoch, version: m.version - 1, table: d.tableFor(m)}
 	}

@@ -60,11 +60,11 @@ type group struct {
 }
 
 type member struct {
+	room
 	worker   Worker
 	seats    map[string]*seat
 	draining bool
 	suspects int
-	room
 }
 
 // seat is one worker's capacity for one kind.

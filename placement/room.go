@@ -4,16 +4,19 @@ import "slices"
 
 // room is what a worker has and what of it is in use, beside the slots of its kinds.
 type room struct {
-	counted       bool // it has declared a capacity
-	has, used     Resources
-	taken         []int32  // of each device, in thousandths; longer than what it has when it has become smaller
-	free          []uint16 // of each device that it has
-	whole, widest int      // devices that are free as a whole; the most that is free of one
-	left          int      // free of all devices
-	version       uint32   // changes with every change of the worker
-	held          bool     // kept for one need: see Pool.Hold
-	matches       map[*Shape]match
-	worth         worth
+	// What is asked for every worker in a scan stands together.
+	cpu, mem, slots int64  // free; amountMax and more where it is not counted
+	whole, widest   int    // devices that are free as a whole; the most that is free of one
+	version         uint32 // changes with every change of the worker
+	counted         bool   // it has declared a capacity
+	held            bool   // kept for one need: see Pool.Hold
+
+	has, used Resources
+	taken     []int32  // of each device, in thousandths; longer than what it has when it has become smaller
+	free      []uint16 // of each device that it has
+	left      int      // free of all devices
+	matches   map[*Shape]match
+	worth     worth
 }
 
 // matchesMax bounds how many shapes a worker remembers to suit or not.
@@ -33,9 +36,16 @@ func (m *member) declare(w *Worker) {
 	m.measure()
 }
 
-// measure counts its devices anew after a change.
+// measure counts what is free anew after a change.
 func (m *member) measure() {
 	m.version++
+	m.cpu, m.mem, m.slots = m.has.CPUMilli-m.used.CPUMilli, m.has.MemoryMiB-m.used.MemoryMiB, m.has.Slots-m.used.Slots
+	if !m.counted {
+		m.cpu, m.mem = amountMax, amountMax
+	}
+	if m.has.Slots == 0 {
+		m.slots = amountMax
+	}
 	m.whole, m.widest, m.left, m.free = 0, 0, 0, m.free[:0]
 	for i := range int(m.has.GPUs) {
 		free := DeviceMilli
@@ -71,14 +81,8 @@ func (m *member) occupy(f *form, on Devices, sign int) {
 // fits tells whether there is room on the worker now, whatever its labels.
 func (s *seat) fits(f *form) bool {
 	m := s.member
-	if f.impossible || s.slots-s.used < f.slots {
-		return false
-	}
-	if !m.counted {
-		return f.gpus == 0 && f.milli == 0
-	}
-	return m.has.CPUMilli-m.used.CPUMilli >= f.cpu && m.has.MemoryMiB-m.used.MemoryMiB >= f.mem && m.whole >= f.gpus && m.widest >= f.milli &&
-		(m.has.Slots == 0 || m.has.Slots-m.used.Slots >= int64(f.slots))
+	return s.slots-s.used >= f.slots && m.cpu >= f.cpu && m.mem >= f.mem && m.whole >= f.gpus && m.widest >= f.milli &&
+		m.slots >= int64(f.slots) && !f.impossible
 }
 
 // couldFit tells whether there would be room on the empty worker.
