@@ -190,7 +190,7 @@ func (h *Held) share(r *Running) int64 {
 	most := part(slots(r.Uses), int64(h.Slots[r.Kind]))
 	if c := h.Capacity; c != nil {
 		most = max(most, part(r.Uses.CPUMilli, c.CPUMilli), part(r.Uses.MemoryMiB, c.MemoryMiB), part(slots(r.Uses), c.Slots),
-			part(amount(r.Uses.GPUs)*DeviceMilli+amount(r.Uses.GPUMilli), c.GPUs*DeviceMilli))
+			part(amount(r.Uses.GPUs)*DeviceMilli+amount(r.Uses.GPUMilli), amount(c.GPUs)*DeviceMilli))
 	}
 	return min(max(int64(math.Ceil(most*1000)), 1), 1000)
 }
