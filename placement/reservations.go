@@ -8,7 +8,7 @@ import (
 
 // Bounds of what is kept for preemptors.
 const (
-	ReservationTime = 45 * time.Second // how long room is kept; longer than victims are given to stop
+	ReservationTime = 30 * time.Second // how long room is kept; longer than victims are given to stop (10 s) and an assignment to be accepted (5 s)
 	PreemptAgain    = 5 * time.Minute  // a task whose reservation lapsed makes nobody stop before this
 	ReservationsMax = 256              // at once; more preemptors wait
 	preemptRestsMax = 4096             // tasks remembered whose reservation lapsed; while there are more, no reservation is made
