@@ -63,6 +63,14 @@ func TestVictimsAreTheCheapestThatAreEnough(t *testing.T) {
 			},
 			verdict: Preempt, victims: []int{2, 3},
 		},
+		"letting stay one by one would miss it": {
+			need: Resources{CPUMilli: 5}, slots: 9, has: &Resources{CPUMilli: 14}, running: missedByReprieves(),
+			verdict: Preempt, victims: []int{1},
+		},
+		"of one cost, the lower tier": {
+			slots: 2, running: []Running{changed(lowTask(1, 0), func(r *Running) { r.Tier = middle + 1 }), changed(lowTask(2, 0), func(r *Running) { r.Tier = low + 1 })},
+			verdict: Preempt, victims: []int{2},
+		},
 		"one that is leaving is enough": {
 			slots: 2, running: []Running{changed(lowTask(1, time.Hour), func(r *Running) { r.Leaving = true }), lowTask(2, 0)},
 			verdict: RoomComes,
@@ -116,6 +124,50 @@ func TestVictimsAreTheCheapestThatAreEnough(t *testing.T) {
 				t.Errorf("%v, victims %v, devices %b; want %v, %v, %b", got.Verdict, got.Victims, got.Devices, c.verdict, want, c.devices)
 			}
 		})
+	}
+}
+
+// missedByReprieves uses 14 processors of which 5 are needed. The first one alone is the cheapest, and goes in neither order of reprieves.
+func missedByReprieves() []Running {
+	var found []Running
+	for i, c := range []struct{ cpu, cost int64 }{{5, 100}, {4, 60}, {3, 58}, {2, 50}} {
+		r := lowTask(i+1, 0)
+		r.Uses.CPUMilli, r.Restart = c.cpu, time.Duration(c.cost)*time.Minute
+		found = append(found, r)
+	}
+	return found
+}
+
+// Of two workers where the loss is the same, the smaller one; whichever is told first.
+func TestVictimsOfOneCost(t *testing.T) {
+	a, b := slotted(9), slotted(9)
+	a.Capacity, b.Capacity = &Resources{CPUMilli: 14}, &Resources{CPUMilli: 5}
+	a.Running, b.Running = missedByReprieves(), missedByReprieves()[:1]
+	b.Worker = id(2)
+	for _, workers := range [][]Held{{a, b}, {b, a}} {
+		got := Victims(Preemptor{Kind: "encode", Need: Resources{CPUMilli: 5}, Tier: high}, workers)
+		if got.Worker != a.Worker || !slices.Equal(got.Victims, [][16]byte{task(1)}) {
+			t.Errorf("on %v, victims %v; want on %v the first alone", got.Worker, got.Victims, a.Worker)
+		}
+	}
+}
+
+// Beyond the exact search, one large victim still goes instead of many small ones that cost more together, and the other way round.
+func TestLargeOrManySmallVictims(t *testing.T) {
+	const small = 2 * VictimExactMax
+	for cost, want := range map[time.Duration]int{10 * time.Minute: 1, 100 * time.Minute: small} {
+		h := slotted(2 * small)
+		h.Running = []Running{lowTask(small, 0)}
+		h.Running[0].Uses.Slots, h.Running[0].Restart = small, cost
+		for n := range small {
+			r := lowTask(n, 0)
+			r.Restart = time.Minute
+			h.Running = append(h.Running, r)
+		}
+		got := Victims(Preemptor{Kind: "encode", Need: Resources{Slots: small}, Tier: high}, []Held{h})
+		if len(got.Victims) != want {
+			t.Errorf("the large one costs %v: %d victims, want %d", cost, len(got.Victims), want)
+		}
 	}
 }
 
@@ -259,28 +311,28 @@ func drawResources(t *rapid.T, label string, most int64) Resources {
 	return r
 }
 
-// drawHeld fills a worker as a pool would: an attempt that finds no room on it is not there.
+// drawHeld fills a worker as a pool would: an attempt that finds no room on it is not there. It is nearly full then, and most of what it
+// runs may go, so that there is something to choose.
 func drawHeld(t *rapid.T, n, attempts int) Held {
-	kinds := []string{"encode", "mix"}
-	h := Held{Worker: id(byte(n + 1)), Slots: map[string]int{"encode": rapid.IntRange(0, 12).Draw(t, "encode"), "mix": rapid.IntRange(0, 12).Draw(t, "mix")}}
+	h := Held{Worker: id(byte(n + 1)), Slots: map[string]int{"encode": rapid.IntRange(2, 12).Draw(t, "encode"), "mix": rapid.IntRange(0, 4).Draw(t, "mix")}}
 	h.Capacity = &Resources{
-		CPUMilli: rapid.Int64Range(0, 20).Draw(t, "cpu"), MemoryMiB: rapid.Int64Range(0, 20).Draw(t, "memory"),
-		Slots: rapid.Int64Range(0, 20).Draw(t, "slots"), GPUs: rapid.Int64Range(0, 3).Draw(t, "gpus"),
+		CPUMilli: rapid.Int64Range(8, 12).Draw(t, "cpu"), MemoryMiB: rapid.Int64Range(8, 12).Draw(t, "memory"),
+		Slots: rapid.SampledFrom([]int64{0, 4, 8}).Draw(t, "slots"), GPUs: rapid.Int64Range(0, 3).Draw(t, "gpus"),
 	}
-	for i := range rapid.IntRange(0, attempts).Draw(t, "attempts") {
-		p := Preemptor{Kind: rapid.SampledFrom(kinds).Draw(t, "kind"), Need: drawResources(t, "uses", 6)}
+	for i := 0; i < 4*attempts && len(h.Running) < attempts; i++ {
+		p := Preemptor{Kind: rapid.SampledFrom([]string{"encode", "encode", "mix"}).Draw(t, "kind"), Need: drawResources(t, "uses", 3)}
 		found := Victims(p, []Held{h})
 		if found.Verdict != FitsNow {
 			continue
 		}
-		if rapid.IntRange(0, 9).Draw(t, "kept") == 0 {
+		if rapid.IntRange(0, 19).Draw(t, "kept") == 19 {
 			h.Kept = append(h.Kept, Reservation{Kind: p.Kind, Need: p.Need, Devices: found.Devices})
 			continue
 		}
 		h.Running = append(h.Running, Running{
 			Task: task(n*1000 + i), Kind: p.Kind, Uses: p.Need, Devices: found.Devices,
-			Tier: uint8(rapid.IntRange(high, low).Draw(t, "tier")), Preemptible: rapid.IntRange(0, 4).Draw(t, "preemptible") > 0,
-			Preemptions: rapid.IntRange(0, PreemptionsMax).Draw(t, "preemptions"), Leaving: rapid.IntRange(0, 9).Draw(t, "leaving") == 0,
+			Tier: rapid.SampledFrom([]uint8{low, low, low, middle, high}).Draw(t, "tier"), Preemptible: rapid.IntRange(0, 7).Draw(t, "preemptible") < 7,
+			Preemptions: rapid.IntRange(0, PreemptionsMax).Draw(t, "preemptions"), Leaving: rapid.IntRange(0, 19).Draw(t, "leaving") == 19,
 			Work: time.Duration(rapid.IntRange(0, 9).Draw(t, "work")) * time.Minute, Restart: time.Duration(rapid.IntRange(0, 2).Draw(t, "restart")) * time.Second,
 		})
 	}
@@ -292,7 +344,7 @@ func drawCase(t *rapid.T, workers, attempts int) (Preemptor, []Held) {
 	for n := range rapid.IntRange(0, workers).Draw(t, "workers") {
 		held = append(held, drawHeld(t, n, attempts))
 	}
-	return Preemptor{Kind: "encode", Need: drawResources(t, "need", 12), Tier: uint8(rapid.IntRange(high, low).Draw(t, "preemptor's tier"))}, held
+	return Preemptor{Kind: "encode", Need: drawResources(t, "need", 8), Tier: uint8(rapid.IntRange(high, middle).Draw(t, "preemptor's tier"))}, held
 }
 
 // checkChoice says what is wrong with a choice, on any number of attempts.
