@@ -96,7 +96,7 @@ func (c *Core) claim(w *waiting, worker WorkerID, use fairness.Use) Claim {
 			Token:   Token{ID: w.id, Attempt: w.attempt + 1, Worker: worker},
 			Session: c.session, Tenant: k.tenant, Kind: w.buffer.kind, Tier: k.tier, Suspect: k.suspect, Due: w.due,
 		},
-		phase: claiming, class: k.class, limits: w.buffer.limits, size: w.size, room: true,
+		phase: claiming, class: k.class, limits: w.buffer.limits, shape: w.buffer.shape, size: w.size, room: true,
 	}
 	c.begin(a)
 	c.pass(a, use)
