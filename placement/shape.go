@@ -2,11 +2,11 @@ package placement
 
 // Resources are amounts: what a worker has, or what an attempt takes of it.
 type Resources struct {
-	CPUMilli  int64 // thousandths of a processor
-	MemoryMiB int64
-	Slots     int64 // over all kinds; of a worker, 0 is no bound but those of its kinds
-	GPUs      int64 // whole devices, at most DevicesMax
-	GPUMilli  int64 // a share of one device, in thousandths; never beside GPUs, and no worker has such
+	CPUMilli  int64 `json:"cpu_milli,omitempty"` // thousandths of a processor
+	MemoryMiB int64 `json:"memory_mib,omitempty"`
+	Slots     int64 `json:"slots,omitempty"`     // over all kinds; of a worker, 0 is no bound but those of its kinds
+	GPUs      int64 `json:"gpus,omitempty"`      // whole devices, at most DevicesMax
+	GPUMilli  int64 `json:"gpu_milli,omitempty"` // a share of one device, in thousandths; never beside GPUs, and no worker has such
 }
 
 // Bounds of what can be told apart.
@@ -29,22 +29,22 @@ const (
 
 // Selector is a condition on a label.
 type Selector struct {
-	Key      string
-	Operator Operator
-	Values   []string
+	Key      string   `json:"key"`
+	Operator Operator `json:"operator"`
+	Values   []string `json:"values,omitempty"`
 }
 
 // Preference makes workers more likely for which a selector holds.
 type Preference struct {
 	Selector
-	Weight int // 1 to 100
+	Weight int `json:"weight"` // 1 to 100
 }
 
 // Shape is what an attempt needs of a worker beside its kind: attempts of one shape find room at the same places. It is not changed once
 // it is used; a pool takes two shapes for the same only if they are one value.
 type Shape struct {
 	Resources
-	Selectors   []Selector   // all must hold
-	Preferences []Preference // wished
-	Near        string       // a zone that is wished more than any preference; empty for none
+	Selectors   []Selector   `json:"selectors,omitempty"`   // all must hold
+	Preferences []Preference `json:"preferences,omitempty"` // wished
+	Near        string       `json:"near,omitempty"`        // a zone that is wished more than any preference; empty for none
 }

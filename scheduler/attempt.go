@@ -46,6 +46,7 @@ type attempt struct {
 	index    int       // in the core's deadlines; -1 when it has none
 	class    Class
 	limits   []LimitKey
+	shape    *placement.Shape
 	gates    []*gate // that it has passed: it holds a slot of each
 	charge   charge
 	size     int               // of its payload, as far as known
@@ -64,7 +65,7 @@ func (a *attempt) atWorker() bool {
 }
 
 func (a *attempt) need() placement.Need {
-	return placement.Need{Tenant: a.Tenant, Kind: a.Kind, Suspect: a.Suspect, Urgent: a.urgent}
+	return placement.Need{Tenant: a.Tenant, Kind: a.Kind, Suspect: a.Suspect, Urgent: a.urgent, Shape: a.shape}
 }
 
 func (a *attempt) place() placement.Placement {

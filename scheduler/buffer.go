@@ -3,6 +3,8 @@ package scheduler
 import (
 	"cmp"
 	"time"
+
+	"github.com/errandhq/errand/placement"
 )
 
 // waiting is one buffered row.
@@ -21,7 +23,7 @@ func (w *waiting) row() ReadyRow {
 	k := w.buffer.key
 	return ReadyRow{
 		ID: w.id, Attempt: w.attempt, State: w.state, Tenant: k.tenant, Kind: w.buffer.kind, Tier: k.tier, Class: k.class,
-		Due: w.due, PayloadSize: w.size, Suspect: k.suspect, Limits: w.buffer.limits,
+		Due: w.due, PayloadSize: w.size, Suspect: k.suspect, Limits: w.buffer.limits, Shape: w.buffer.shape,
 	}
 }
 
@@ -37,6 +39,7 @@ type buffer struct {
 	group  *group
 	ofKind *kindTally
 	limits []LimitKey // that its rows must pass
+	shape  *placement.Shape
 	rows   rowHeap
 	level  *level        // in whose line it stands; nil while it is set aside
 	shift  time.Duration // how much later than they say its rows are due, being served at a lower level

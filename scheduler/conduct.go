@@ -159,7 +159,7 @@ func (c *Core) endingAnswered(e *Ending, answer *Ended) {
 	}
 	c.offer(&ReadyRow{
 		ID: a.ID, Attempt: a.Attempt, State: Ready, Tenant: a.Tenant, Kind: a.Kind, Tier: a.Tier,
-		Class: a.class, Due: a.Due, PayloadSize: a.size, Suspect: e.Suspect, Limits: a.limits,
+		Class: a.class, Due: a.Due, PayloadSize: a.size, Suspect: e.Suspect, Limits: a.limits, Shape: a.shape,
 	})
 }
 
@@ -264,7 +264,7 @@ func (c *Core) tookOver(h *Held) {
 	if g := c.ghosts[h.ID]; g != nil { // it has come back
 		c.vanished([]Token{g.token})
 	}
-	a := &attempt{Held: *h, phase: running, class: ClassOf(h.Kind, &h.Spec), limits: h.Spec.Limits, room: true}
+	a := &attempt{Held: *h, phase: running, class: ClassOf(h.Kind, &h.Spec), limits: h.Spec.Limits, shape: h.Spec.Shape, room: true}
 	c.begin(a)
 	a.devices = c.pool.Reserve(a.place(), a.need()).Devices
 	c.charge(a, fairness.Plain)

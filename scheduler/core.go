@@ -158,13 +158,16 @@ func (c *Core) Admit(t *Task, now time.Time) bool {
 		}
 	}
 	part, use := c.eager(t)
-	need := placement.Need{Tenant: t.Tenant, Kind: t.Kind, Suspect: t.Suspect, Urgent: use == fairness.Urgent}
+	need := placement.Need{Tenant: t.Tenant, Kind: t.Kind, Suspect: t.Suspect, Urgent: use == fairness.Urgent, Shape: t.Spec.Shape}
 	at, refusal := c.pool.Place(need, fills[part])
 	if refusal != placement.Placed {
 		return false
 	}
 	t.State, t.Attempt, t.Session, t.Worker = Running, t.Attempt+1, c.session, at.Worker
-	a := &attempt{Held: heldOf(t), phase: claiming, class: class, limits: t.Spec.Limits, size: len(t.Payload), room: true, devices: at.Devices}
+	a := &attempt{
+		Held: heldOf(t), phase: claiming, class: class, limits: t.Spec.Limits, shape: t.Spec.Shape, size: len(t.Payload), room: true,
+		devices: at.Devices,
+	}
 	c.begin(a)
 	c.pass(a, use)
 	return true

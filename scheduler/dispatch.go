@@ -97,7 +97,7 @@ func (c *Core) claim(w *waiting, at placement.Placement, use fairness.Use) Claim
 			Token:   Token{ID: w.id, Attempt: w.attempt + 1, Worker: at.Worker},
 			Session: c.session, Tenant: k.tenant, Kind: w.buffer.kind, Tier: k.tier, Suspect: k.suspect, Due: w.due,
 		},
-		phase: claiming, class: k.class, limits: w.buffer.limits, size: w.size, room: true, devices: at.Devices,
+		phase: claiming, class: k.class, limits: w.buffer.limits, shape: w.buffer.shape, size: w.size, room: true, devices: at.Devices,
 	}
 	c.begin(a)
 	c.pass(a, use)

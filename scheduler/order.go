@@ -210,7 +210,7 @@ func (c *Core) serve(p *pass, r *round) {
 		r.skip(buf)
 		return
 	}
-	need := placement.Need{Tenant: tenant, Kind: buf.kind, Suspect: buf.key.suspect, Urgent: p.urgent}
+	need := placement.Need{Tenant: tenant, Kind: buf.kind, Suspect: buf.key.suspect, Urgent: p.urgent, Shape: buf.shape}
 	at, refusal := c.pool.Place(need, fills[p.fill])
 	switch refusal {
 	case placement.Placed:

@@ -167,7 +167,7 @@ func (m *orderModel) checkCaps(t *rapid.T) {
 func (m *orderModel) checkWaiting(t *rapid.T) {
 	c := m.core
 	for key, buf := range c.waiting.buffers {
-		need := placement.Need{Tenant: key.tenant, Kind: buf.kind, Suspect: key.suspect}
+		need := placement.Need{Tenant: key.tenant, Kind: buf.kind, Suspect: key.suspect, Shape: buf.shape}
 		var part fill
 		switch overdue := buf.due().Before(m.now); {
 		case key.tier == Urgent && buf.shift == 0:

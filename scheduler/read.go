@@ -3,6 +3,8 @@ package scheduler
 import (
 	"cmp"
 	"time"
+
+	"github.com/errandhq/errand/placement"
 )
 
 // This file holds the reads that a scheduler asks of a store. All are bounded and bind the region.
@@ -20,7 +22,8 @@ type ReadyRow struct {
 	StartBy     time.Time // zero for none
 	PayloadSize int
 	Suspect     bool
-	Limits      []LimitKey // that a start must pass
+	Limits      []LimitKey       // that a start must pass
+	Shape       *placement.Shape // what it needs of a worker
 }
 
 // BufferKey names one group of ready rows in the store's index.

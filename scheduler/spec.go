@@ -1,10 +1,12 @@
 package scheduler
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 
 	"github.com/errandhq/errand/internal/txsql"
+	"github.com/errandhq/errand/placement"
 )
 
 // Defaults and limits of what a submitter may ask for.
@@ -53,6 +55,7 @@ type Spec struct {
 	AllowedRegions  []string          `json:"allowed_regions,omitempty"` // default any
 	Labels          map[string]string `json:"labels,omitempty"`
 	Limits          []LimitKey        `json:"limits,omitempty"` // named limits that a start must pass, sorted
+	Shape           *placement.Shape  `json:"shape,omitempty"`  // what it needs of a worker; nil is a slot of its kind. Never changed in place
 	// RejectInfeasible says that a task which would not start in time as things are shall not be stored.
 	RejectInfeasible bool `json:"reject_infeasible,omitempty"`
 	RefuseHeld       bool `json:"refuse_held,omitempty"` // refuse rather than join the open task that holds the unique key
@@ -88,14 +91,19 @@ type Class uint64
 // Hash is the class as the store's index holds it: two bytes, so two classes may share one there, and never in memory.
 func (c Class) Hash() int16 { return int16(uint16(c)) }
 
-// ClassOf hashes what decides whether a task may start: its kind, its allowed regions and its limits.
+// ClassOf hashes what decides whether a task may start: its kind, its allowed regions, its limits and what it needs of a worker.
 func ClassOf(kind string, spec *Spec) Class {
-	if len(spec.AllowedRegions)+len(spec.Limits) == 0 {
+	if len(spec.AllowedRegions)+len(spec.Limits) == 0 && spec.Shape == nil {
 		return Class(txsql.ClassOf(kind))
 	}
 	parts := slices.Sorted(slices.Values(spec.AllowedRegions))
 	for _, l := range spec.Limits {
 		parts = append(parts, "="+l.Name, l.Key) // no region's name begins so
+	}
+	if spec.Shape != nil {
+		if shape, err := json.Marshal(spec.Shape); err == nil { // numbers and texts: always
+			parts = append(parts, "#"+string(shape))
+		}
 	}
 	return Class(txsql.ClassOf(kind, parts...))
 }

@@ -25,6 +25,7 @@ var floors = []floor{
 	{dir: "internal/txsql", pure: true}, // what the store and the SDK's transactional calls have to agree on
 	// 2 choice
 	{dir: "placement", imports: []string{"regions", "fairness"}, pure: true},
+	{dir: "placement/preempt", imports: []string{"placement"}, pure: true},
 	// 3 core
 	{dir: "scheduler", imports: []string{"regions", "fairness", "placement", "internal/txsql"}, pure: true},
 	// 4 hands; the store never sees the engine: the engine says in small interfaces what it needs, and the two meet in cmd/errand

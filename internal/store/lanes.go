@@ -96,7 +96,7 @@ func (r *readyScan) targets() []any {
 func (r *readyScan) ready() scheduler.ReadyRow {
 	spec := specOf(r.spec)
 	r.r.ID, r.r.StartBy, r.r.Due = r.id, timeOf(r.startBy), r.r.Due.UTC()
-	r.r.Class, r.r.Limits = scheduler.ClassOf(r.r.Kind, &spec), spec.Limits
+	r.r.Class, r.r.Limits, r.r.Shape = scheduler.ClassOf(r.r.Kind, &spec), spec.Limits, spec.Shape
 	return r.r
 }
 

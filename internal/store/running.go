@@ -56,15 +56,15 @@ func (s *Store) Orphans(ctx context.Context, q scheduler.OrphanQuery) ([]schedul
 }
 
 // foldStarts replaces the rows that were not looked at for the longest time by rows of what still runs, for a session and for
-// those that are over. Two folds that meet pass each other by: waiting, each for a row of the other, would hold both until the
-// database ends one of them.
+// those that are over. Two folds that meet leave ids twice, which changes nothing; or they wait for each other until the database
+// ends one of them, whose rows are left to the next pass. Nobody else waits for these rows.
 // Returns one row: how many rows it replaced.
 const foldStarts = `
 WITH old AS (
     SELECT s.session_id, s.batch, s.ids FROM starts s
     LEFT JOIN sessions o ON o.region = $1::crdb_internal_region AND o.id = s.session_id
     WHERE s.region = $1::crdb_internal_region AND (s.session_id = $2::uuid OR o.id IS NULL OR o.ended_at IS NOT NULL)
-    ORDER BY s.at, s.batch LIMIT $3::bigint FOR UPDATE OF s SKIP LOCKED
+    ORDER BY s.at, s.batch LIMIT $3::bigint
 ), kept AS (
     SELECT x.session_id, x.id, (row_number() OVER (PARTITION BY x.session_id ORDER BY x.id)) >> 10 AS page FROM (
         SELECT DISTINCT o.session_id, u.id FROM old o CROSS JOIN LATERAL unnest(o.ids) AS u (id)

@@ -69,7 +69,7 @@ func (m *Memory) Refill(_ context.Context, q scheduler.RefillQuery) ([]scheduler
 func readyRow(t *scheduler.Task) scheduler.ReadyRow {
 	return scheduler.ReadyRow{
 		ID: t.ID, Attempt: t.Attempt, State: t.State, Tenant: t.Tenant, Kind: t.Kind, Tier: t.Tier, Class: t.Class(),
-		Due: t.Due, StartBy: t.StartBy, PayloadSize: len(t.Payload), Suspect: t.Suspect, Limits: t.Spec.Limits,
+		Due: t.Due, StartBy: t.StartBy, PayloadSize: len(t.Payload), Suspect: t.Suspect, Limits: t.Spec.Limits, Shape: t.Spec.Shape,
 	}
 }
 
