@@ -182,7 +182,8 @@ func (d *demand) table(suits func(i int) bool) *table {
 		if !suits(i) {
 			continue
 		}
-		column, weight := 0, float32(a.part)
+		var column int
+		weight := float32(a.part)
 		if a.gpus > 1 {
 			column = len(d.shares) + 1 + level(d.wholes, a.gpus)
 		} else {

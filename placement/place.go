@@ -28,7 +28,7 @@ type spot struct {
 	devices Devices
 }
 
-// find chooses a worker and takes nothing. The form is nil for a need that was served from the free slots alone.
+// find chooses a worker and takes nothing. The form is nil for a need without a shape that was served from the free slots alone.
 func (p *Pool) find(n *Need, fill Fill) (spot, *form, Refusal) {
 	own, f := NoWorker, (*form)(nil)
 	if n.Tenant != "" {
@@ -65,7 +65,7 @@ func (p *Pool) findIn(g *group, n *Need, fill Fill) (spot, *form, Refusal) {
 	k := p.index.seeker(g, n)
 	if k.plain && g.counted == 0 {
 		at, refusal := p.findSlot(g, n, fill)
-		return at, nil, refusal
+		return at, &k.form, refusal
 	}
 	refusal := g.shut(fill)
 	if refusal == Placed {
