@@ -1,6 +1,10 @@
 package scheduler
 
-import "time"
+import (
+	"time"
+
+	"github.com/errandhq/errand/placement"
+)
 
 // LimitKey names a cap that a start must pass: a named limit of the task's tenant, and a key within it.
 type LimitKey struct {
@@ -39,6 +43,8 @@ type KindDefaults struct {
 	MaxAttempts     int           `json:"max_attempts,omitempty"`
 	MaxWorkerLosses int           `json:"max_worker_losses,omitempty"`
 	Retry           RetryPolicy   `json:"retry,omitzero"`
+	// Requirements is what an attempt needs of a worker, nil for a slot. Never changed in place.
+	Requirements *placement.Resources `json:"requirements,omitempty"`
 }
 
 // LimitSettings is a named limit of a tenant. Without one a name caps nothing.

@@ -377,7 +377,7 @@ var streams = map[string]bool{"WorkerService.Work": true, "TaskService.WatchTask
 
 func TestBadInput(t *testing.T) {
 	e := start(t)
-	cases := append(badTimes(), badNumbers()...)
+	cases := append(badTimes(), append(badNumbers(), badShapes()...)...)
 	cases = append(cases, badTexts()...)
 	cases = append(cases, badNames(e)...)
 	cases = append(cases, badOperators()...)

@@ -67,10 +67,10 @@ func badKindDefaults() []badInput {
 		return c
 	}
 	number := func(n int32) *int32 { return &n }
-	requirements := put("requirements", &errandv1.KindDefaults{Requirements: &errandv1.Requirements{CpuMilli: 1}}, "requirements")
-	requirements.reason = reasonNotYetAvailable
 	return []badInput{
-		requirements,
+		put("requirements", &errandv1.KindDefaults{Requirements: &errandv1.Requirements{CpuMilli: 1}}, ""),
+		put("devices and a share of one", &errandv1.KindDefaults{Requirements: &errandv1.Requirements{Gpus: 1, GpuMilli: 1}}, "requirements.gpu_milli"),
+		put("less than no memory", &errandv1.KindDefaults{Requirements: &errandv1.Requirements{MemoryMib: -1}}, "requirements.memory_mib"),
 		put("empty requirements", &errandv1.KindDefaults{Requirements: &errandv1.Requirements{}}, ""),
 		put("unknown tier", &errandv1.KindDefaults{Tier: 9}, "tier"),
 		put("tolerance of 0", &errandv1.KindDefaults{Tier: 1, DelayTolerance: durationpb.New(0)}, "delay_tolerance"),

@@ -54,6 +54,9 @@ func taskOf(spec *errandv1.TaskSpec, prefix, tenant string, defaults *scheduler.
 	if t.Spec.Limits, err = limitsOf(spec.GetLimits(), prefix); err != nil {
 		return scheduler.Task{}, err
 	}
+	if t.Spec.Shape, err = shapeOf(spec, prefix, defaults.Requirements); err != nil {
+		return scheduler.Task{}, err
+	}
 	if spec.GetUniquePolicy() != 0 && t.UniqueKey == "" {
 		return scheduler.Task{}, invalid(prefix+"unique_policy", "says nothing without a unique_key")
 	}
@@ -184,6 +187,7 @@ func specMessage(t *scheduler.Task) *errandv1.TaskSpec {
 		m.Useless = &errandv1.TaskSpec_StartBy{StartBy: timestamppb.New(t.StartBy)}
 	}
 	m.RetryPolicy = retryMessage(&t.Spec.Retry)
+	showShape(m, t.Spec.Shape)
 	for _, l := range t.Spec.Limits {
 		m.Limits = append(m.Limits, &errandv1.Limit{Name: l.Name, Key: l.Key})
 	}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/errandhq/errand/internal/store"
+	"github.com/errandhq/errand/placement"
 	errandv1 "github.com/errandhq/errand/proto/errand/v1"
 	"github.com/errandhq/errand/scheduler"
 )
@@ -99,6 +100,12 @@ func defaultsOf(m *errandv1.KindDefaults, prefix string) (scheduler.KindDefaults
 		MaxWorkerLosses: int(m.GetMaxWorkerLosses()),
 		Retry:           retryOf(m.GetRetryPolicy()),
 	}
+	if r := requirementsOf(m.GetRequirements()); r != (placement.Resources{}) {
+		if err := checkRequirements(&r, prefix+"requirements."); err != nil {
+			return scheduler.KindDefaults{}, err
+		}
+		d.Requirements = &r
+	}
 	if m.GetDelayTolerance() != nil {
 		if err := checkTolerance(d.Tolerance, tierOf(&d), prefix); err != nil {
 			return scheduler.KindDefaults{}, err
@@ -161,6 +168,7 @@ func kindMessage(k *scheduler.KindSettings) *errandv1.Kind {
 	m := &errandv1.KindDefaults{
 		Tier: errandv1.Tier(d.Tier), DelayTolerance: span(d.Tolerance), AttemptTimeout: span(d.AttemptTimeout),
 		RetryPolicy: retryMessage(&d.Retry), MaxAttempts: count(d.MaxAttempts), MaxWorkerLosses: count(d.MaxWorkerLosses),
+		Requirements: requirementsMessage(d.Requirements),
 	}
 	return &errandv1.Kind{Tenant: k.Tenant, Name: k.Kind, Paused: k.Paused, Defaults: m}
 }

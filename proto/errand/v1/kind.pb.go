@@ -40,7 +40,7 @@ type KindDefaults struct {
 	MaxWorkerLosses *int32 `protobuf:"varint,5,opt,name=max_worker_losses,json=maxWorkerLosses,proto3,oneof" json:"max_worker_losses,omitempty"`
 	// When they are tried again. A submitter that sets a policy replaces it as a whole.
 	RetryPolicy *RetryPolicy `protobuf:"bytes,6,opt,name=retry_policy,json=retryPolicy,proto3" json:"retry_policy,omitempty"`
-	// What they need of a worker. NOT_YET_AVAILABLE in this release unless empty.
+	// What they need of a worker.
 	Requirements  *Requirements `protobuf:"bytes,7,opt,name=requirements,proto3" json:"requirements,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -409,13 +409,13 @@ type TaskSpec struct {
 	MaxWorkerLosses *int32 `protobuf:"varint,13,opt,name=max_worker_losses,json=maxWorkerLosses,proto3,oneof" json:"max_worker_losses,omitempty"`
 	// When it is tried again. Default the kind's, then as RetryPolicy says.
 	RetryPolicy *RetryPolicy `protobuf:"bytes,14,opt,name=retry_policy,json=retryPolicy,proto3" json:"retry_policy,omitempty"`
-	// What it needs of a worker. NOT_YET_AVAILABLE in this release unless empty.
+	// What it needs of a worker. Default the kind's, then a slot.
 	Requirements *Requirements `protobuf:"bytes,15,opt,name=requirements,proto3" json:"requirements,omitempty"`
-	// Conditions on the worker's labels that must hold. At most 16. NOT_YET_AVAILABLE in this release.
+	// Conditions on the worker's labels that must hold. At most 16.
 	Selectors []*Selector `protobuf:"bytes,16,rep,name=selectors,proto3" json:"selectors,omitempty"`
-	// Conditions on the worker's labels that are better met. At most 16. NOT_YET_AVAILABLE in this release.
+	// Conditions on the worker's labels that are better met. At most 16.
 	Preferences []*Preference `protobuf:"bytes,17,rep,name=preferences,proto3" json:"preferences,omitempty"`
-	// A worker's label value to be close to, for instance where the input lies. NOT_YET_AVAILABLE in this release.
+	// A zone to be close to, for instance where the input lies: workers there are preferred. At most 255 bytes.
 	Near string `protobuf:"bytes,18,opt,name=near,proto3" json:"near,omitempty"`
 	// Regions that may run it. Default any. At most 64. NOT_YET_AVAILABLE in this release.
 	AllowedRegions []string `protobuf:"bytes,19,rep,name=allowed_regions,json=allowedRegions,proto3" json:"allowed_regions,omitempty"`
