@@ -217,7 +217,7 @@ func (e *Engine) register(stream StreamID, r *Register) {
 		if e.core.Holds(token) {
 			known = append(known, token)
 		}
-		if !update || !e.core.Runs(token) {
+		if !update || !e.core.Holds(token) {
 			e.attach(token, takeOver{named: true}) // also what is known here: another instance may have taken it over meanwhile
 		}
 	}
