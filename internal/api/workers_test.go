@@ -121,6 +121,43 @@ func TestCordonAndLabels(t *testing.T) {
 	}
 }
 
+// A register on an open connection replaces what the worker said. What it runs stays, also above a smaller capacity.
+func TestAWorkerChangesWhileItRuns(t *testing.T) {
+	e := start(t)
+	w := e.connectAs(described(1, "email"))
+	var ids []string
+	var running []*errandv1.Assignment
+	for range 2 {
+		ids = append(ids, e.submit(&errandv1.TaskSpec{Kind: "email"}).GetTaskId())
+		running = append(running, w.take())
+	}
+	r := registration(1, "email")
+	r.Kinds[0].Slots, r.Labels, r.Capacity = 1, map[string]string{"disk": "worn"}, &errandv1.Requirements{CpuMilli: 100}
+	r.Holds = []*errandv1.Token{running[0].GetToken(), running[1].GetToken()}
+	w.say(&errandv1.WorkRequest{Register: r})
+	receive(t, "the answer to register", w.registered)
+	got := e.listed(1)
+	if got.GetRunning() != 2 || got.GetKinds()[0].GetSlots() != 1 || got.GetZone() != "" || !maps.Equal(got.GetLabels(), r.GetLabels()) || !proto.Equal(got.GetCapacity(), r.GetCapacity()) {
+		t.Errorf("the worker is shown as %v", got)
+	}
+	waits := e.submit(&errandv1.TaskSpec{Kind: "email"}).GetTaskId()
+	w.finish(succeeded(running[0], nil))
+	if got := e.get(waits); got.GetState() != errandv1.TaskState_TASK_STATE_READY {
+		t.Errorf("a task is %v, and the worker runs more than it has", got.GetState())
+	}
+	w.finish(succeeded(running[1], nil))
+	w.finish(succeeded(w.take(), nil))
+	for _, id := range append(ids, waits) {
+		e.await(id)
+	}
+
+	r.Capacity.GpuMilli = 1
+	w.say(&errandv1.WorkRequest{Register: r})
+	if err := w.end(); detail(t, err).GetField() != "register.capacity.gpu_milli" {
+		t.Errorf("a bad change: %v", err)
+	}
+}
+
 // More labels than a register could repeat are refused, and change nothing.
 func TestLabelsAreBounded(t *testing.T) {
 	e := start(t)

@@ -39,8 +39,8 @@ func TestAWorkerThatFlaps(t *testing.T) {
 	if n := f.endedOnce(); n != tasks || flaps.given+steady.given != tasks || flaps.lost+steady.lost != 0 || flaps.most > 4 {
 		t.Errorf("%d of %d tasks ended; %d and %d attempts, %d and %d stopped, %d at once", n, tasks, flaps.given, steady.given, flaps.lost, steady.lost, flaps.most)
 	}
-	if steady.given == 0 || flaps.given == 0 {
-		t.Errorf("%d and %d attempts", flaps.given, steady.given)
+	if steady.given < tasks/4 || flaps.given < tasks/4 {
+		t.Errorf("%d and %d attempts: one of them got hardly any work", flaps.given, steady.given)
 	}
 	if f.asked["attach"] > tasks { // for an end whose answer was on its way, and for nothing else
 		t.Errorf("the store was asked %d times to take over what is here", f.asked["attach"])
