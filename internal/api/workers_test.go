@@ -1,10 +1,12 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -118,6 +120,34 @@ func TestCordonAndLabels(t *testing.T) {
 	other.connectAs(r)
 	if got := other.listed(1); !got.GetCordoned() || !maps.Equal(got.GetLabels(), want) {
 		t.Errorf("another instance shows the worker as %v", got)
+	}
+}
+
+// Bytes that are no UTF-8 are refused by the field's name, wherever they stand.
+func TestLabelsThatAreNoText(t *testing.T) {
+	e := start(t)
+	const mark = "~~~~"
+	for name, c := range map[string]struct {
+		rpc, key, field string
+		in              proto.Message
+	}{
+		"a polling worker's label": {"WorkerService/Poll", e.pool, "register.labels", &errandv1.PollRequest{Register: &errandv1.Register{
+			Protocol: 1, WorkerInstance: instance(1), Kinds: registration(1, "email").GetKinds(), Labels: map[string]string{mark: "v"},
+		}}},
+		"a polling worker's zone": {"WorkerService/Poll", e.pool, "register.zone", &errandv1.PollRequest{Register: &errandv1.Register{
+			Protocol: 1, WorkerInstance: instance(1), Kinds: registration(1, "email").GetKinds(), Zone: mark,
+		}}},
+		"an operator's label": {"AdminService/LabelWorker", e.admin, "set", &errandv1.LabelWorkerRequest{Worker: nameOf(1), Set: map[string]string{"k": mark}}},
+		"an operator's key":   {"AdminService/LabelWorker", e.admin, "remove", &errandv1.LabelWorkerRequest{Worker: nameOf(1), Remove: []string{mark}}},
+	} {
+		raw, err := proto.Marshal(c.in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := e.post("/errand.v1."+c.rpc, c.key, "application/proto", bytes.Replace(raw, []byte(mark), []byte("\xff\xfe\xff\xfe"), 1))
+		if got.code != "invalid_argument" || !strings.HasPrefix(got.detail.GetField(), c.field) {
+			t.Errorf("%s: %s", name, got)
+		}
 	}
 }
 
