@@ -41,6 +41,7 @@ type line struct {
 	parts    sync.WaitGroup
 	speaking sync.Mutex // one message at a time
 	over     bool       // everything was said
+	begun    bool       // it was answered: words go to and fro
 }
 
 // connection serves one stream until it ends, and says why it ended.
@@ -82,7 +83,15 @@ func (w *Worker) connection(ctx context.Context, service errandv1connect.WorkerS
 func (w *Worker) registration() *errandv1.Register {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := &errandv1.Register{Protocol: protocolVersion, WorkerInstance: w.id[:], Name: w.name, Version: sdkVersion}
+	return w.described()
+}
+
+// described is the same, with w.mu held.
+func (w *Worker) described() *errandv1.Register {
+	r := &errandv1.Register{
+		Protocol: protocolVersion, WorkerInstance: w.id[:], Name: w.name, Version: sdkVersion, Zone: w.cfg.Zone, Labels: w.labels,
+		Capacity: w.capacity.message(), Marks: w.marks,
+	}
 	for _, name := range w.order {
 		r.Kinds = append(r.Kinds, &errandv1.KindSlots{Kind: name, Slots: int32(w.kinds[name].slots)})
 	}
@@ -173,7 +182,11 @@ func (l *line) listen(ctx context.Context) error {
 			return err
 		}
 		l.watch.heard()
-		if r := m.GetRegistered(); r != nil {
+		if m.GetMarks() != nil {
+			l.marked(m.GetMarks())
+		}
+		if r := m.GetRegistered(); r != nil && !l.begun { // later ones answer changes
+			l.begun = true
 			l.registered(ctx, r)
 		}
 		l.hear(m)
@@ -204,6 +217,17 @@ func (l *line) registered(ctx context.Context, r *errandv1.Registered) {
 	l.box.cut(r.GetMaxMessageBytes())
 	l.parts.Go(func() { l.speak(ctx) })
 	l.parts.Go(func() { l.beat(ctx, heartbeat) })
+}
+
+// marked keeps what operators have laid over the worker: the next scheduler hears it from the worker only.
+func (w *Worker) marked(m *errandv1.WorkerMarks) {
+	w.mu.Lock()
+	before := w.marks
+	w.marks = m
+	w.mu.Unlock()
+	if m.GetCordoned() != before.GetCordoned() {
+		w.log.Info("an operator has changed what this worker gets", "cordoned", m.GetCordoned())
+	}
 }
 
 // hear takes answers and stops.

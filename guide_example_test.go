@@ -21,6 +21,20 @@ var (
 	client *errand.Client
 )
 
+func ExampleCapacity() {
+	cfg := errand.Config{URLs: []string{"http://127.0.0.1:7070"}, Key: os.Getenv("ERRAND_KEY")}
+	w, err := errand.NewWorker(errand.WorkerConfig{
+		Config:   cfg,
+		Zone:     "eu-a",
+		Labels:   map[string]string{"disk": "ssd"},
+		Capacity: &errand.Capacity{CPUMilli: 4000, MemoryMiB: 8192}, // default: errand.DetectCapacity()
+	})
+	if err != nil {
+		return
+	}
+	_ = w.SetCapacity(errand.Capacity{CPUMilli: 2000, MemoryMiB: 4096}) // half of the machine is wanted for something else
+}
+
 func ExampleClient_SubmitMany() {
 	ctx := context.Background()
 	specs := make([]errand.Spec, 0, errand.BatchMax)

@@ -119,7 +119,7 @@ func (b *outbox) restart() {
 	b.accepted = nil // the register names them
 	b.limit = messageBytesMax
 	if b.next != nil {
-		b.next.Heartbeat = nil // it was another connection's
+		b.next.Heartbeat, b.next.Register = nil, nil // they were another connection's
 	}
 	b.toSend = b.toSend[:0]
 	for id := range b.ends {

@@ -36,6 +36,7 @@ type session struct {
 	register *errandv1.Register
 	mu       sync.Mutex // one message at a time, and none after the end
 	over     bool
+	changes  chan *errandv1.Register // after the first one
 	accepted chan *errandv1.Token
 	finished chan *errandv1.Finished
 	sizes    chan int // how many ends each message has, of those that have some
@@ -66,7 +67,7 @@ func (s *scripted) Work(ctx context.Context, conn *connect.BidiStream[errandv1.W
 		return err
 	}
 	l := &session{
-		conn: conn, register: first.GetRegister(), accepted: make(chan *errandv1.Token, wordsMax), finished: make(chan *errandv1.Finished, wordsMax),
+		conn: conn, register: first.GetRegister(), accepted: make(chan *errandv1.Token, wordsMax), changes: make(chan *errandv1.Register, wordsMax), finished: make(chan *errandv1.Finished, wordsMax),
 		sizes: make(chan int, wordsMax), beats: make(chan time.Time, wordsMax), drained: make(chan struct{}, wordsMax),
 		bye: make(chan struct{}, wordsMax), said: make(chan struct{}), end: make(chan error, 1),
 	}
@@ -96,6 +97,9 @@ func (s *scripted) hear(l *session) {
 		m, err := l.conn.Receive()
 		if err != nil {
 			return
+		}
+		if m.GetRegister() != nil {
+			l.changes <- m.GetRegister()
 		}
 		for _, token := range m.GetAccepted() {
 			l.accepted <- token

@@ -40,6 +40,13 @@ type WorkerConfig struct {
 	Config
 	// Name is for people. Default the host's name.
 	Name string
+	// Labels are what tasks may ask of a worker, at most 64. Operators can lay others over them. A machine with NVIDIA devices of one model
+	// adds gpu_model.
+	Labels map[string]string
+	// Zone is where it runs, for tasks that wish to be near something.
+	Zone string
+	// Capacity is what it has for tasks that say what they need; default [DetectCapacity].
+	Capacity *Capacity
 	// DrainGrace is how long handlers may go on after Run's context has ended; default DefaultDrainGrace.
 	DrainGrace time.Duration
 	// StopGrace is how long they may take to return once their contexts have ended too; default DefaultStopGrace.
@@ -71,7 +78,10 @@ type Worker struct {
 	idle       chan struct{} // signaled when the last attempt has returned
 	exclusive  grant
 	hands      hands
-	region     string // the scheduler's; belongs to who listens to it
+	labels     map[string]string
+	capacity   Capacity
+	marks      *errandv1.WorkerMarks // what operators have laid over it, for the next scheduler
+	region     string                // the scheduler's; belongs to who listens to it
 }
 
 type kind struct {
@@ -95,6 +105,7 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 		host, _ := os.Hostname() // a worker without a name works as well
 		w.name = text(host, workerNameMax)
 	}
+	w.describe()
 	if w.log == nil {
 		w.log = slog.New(slog.DiscardHandler)
 	}
@@ -115,12 +126,19 @@ func (c *WorkerConfig) check() error {
 	switch {
 	case c.Name != text(c.Name, workerNameMax):
 		return fmt.Errorf("%w: Name: at most %d bytes of UTF-8 without NUL", ErrConfig, workerNameMax)
+	case c.Zone != text(c.Zone, zoneMax):
+		return fmt.Errorf("%w: Zone: at most %d bytes of UTF-8 without NUL", ErrConfig, zoneMax)
 	case c.DrainGrace < 0:
 		return fmt.Errorf("%w: DrainGrace: %v is negative", ErrConfig, c.DrainGrace)
 	case c.StopGrace < 0:
 		return fmt.Errorf("%w: StopGrace: %v is negative", ErrConfig, c.StopGrace)
 	}
-	return nil
+	if c.Capacity != nil {
+		if err := c.Capacity.check(); err != nil {
+			return err
+		}
+	}
+	return checkLabels(c.Labels)
 }
 
 // Use wraps the handlers that are added later: the first one given is the outermost.
@@ -152,6 +170,8 @@ func (w *Worker) begin() error {
 	if len(w.kinds) == 0 {
 		return ErrNoHandlers
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, name := range w.order {
 		switch k := w.kinds[name]; {
 		case !kindPattern.MatchString(name):
@@ -162,8 +182,6 @@ func (w *Worker) begin() error {
 			return fmt.Errorf("%w: Handle: kind %s: the handler is nil", ErrConfig, name)
 		}
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if w.ran {
 		return fmt.Errorf("%w: Run: a worker runs once; make a new one", ErrConfig)
 	}

@@ -146,7 +146,9 @@ func TestPayloadFromStandardInput(t *testing.T) {
 // What an operator does: tenants, keys, workers, the audit.
 func TestOperatorCommands(t *testing.T) {
 	d := deploy(t)
-	d.work(t, errand.WorkerConfig{Name: "an\x1b[2Jna"}, map[string]errand.Handler{
+	d.work(t, errand.WorkerConfig{
+		Name: "an\x1b[2Jna", Zone: "eu-a", Labels: map[string]string{"disk": "ssd"}, Capacity: &errand.Capacity{CPUMilli: 1500, MemoryMiB: 512, GPUs: 1, Slots: 8},
+	}, map[string]errand.Handler{
 		"echo": func(context.Context, *errand.Attempt) (errand.Result, error) { return errand.Result{}, nil },
 	})
 	d.wait(t, d.submit(t, errand.Spec{Kind: "echo"}))
@@ -176,6 +178,7 @@ func TestOperatorCommands(t *testing.T) {
 			t.Errorf("%s: exit %d, want %d and %q:\n%s%s", s.name, code, s.code, s.want, out, errs)
 		}
 	}
+	d.operateWorker(t, admin)
 	out, errs, code := d.command(t, admin, "key", "create", "tenant", "--tenant", "globex", "-o", "json")
 	var made struct {
 		KeyID  string `json:"key_id"`
@@ -195,5 +198,49 @@ func TestOperatorCommands(t *testing.T) {
 	}
 	if out, _, _ := d.command(t, admin, "key", "list"); strings.Contains(out, made.Secret) {
 		t.Error("a list of keys shows a secret")
+	}
+}
+
+// operateWorker does with the only worker what an operator may do.
+func (d *deployment) operateWorker(t *testing.T, admin string) {
+	t.Helper()
+	list := func() workerView {
+		t.Helper()
+		out, errs, code := d.command(t, admin, "workers", "-o", "json")
+		var workers []workerView
+		if err := json.Unmarshal([]byte(out), &workers); err != nil || code != 0 || len(workers) != 1 {
+			t.Fatalf("exit %d: %v: %s%s", code, err, out, errs)
+		}
+		return workers[0]
+	}
+	w := list()
+	if w.Zone != "eu-a" || w.Labels["disk"] != "ssd" || *w.Capacity != (capacityView{1500, 512, 1, 8}) || w.Version == "" || w.Cordoned {
+		t.Errorf("the worker is %+v", w)
+	}
+	const unknown = "9b2c4f1e-8a3d-4c5b-9e7f-0a1b2c3d4e5f"
+	for _, s := range []struct {
+		name string
+		args []string
+		code int
+		want string
+	}{
+		{"a list", []string{"workers", "list"}, 0, "cpu 1.5 mem 512Mi gpu 1 slots 8  connected"},
+		{"labels", []string{"workers", "label", w.Worker, "--set", "disk=worn", "--set", "canary=yes", "--remove", "arch"}, 0, "canary=yes,disk=worn"},
+		{"no labels", []string{"workers", "label", w.Worker}, exitUsage, "--set"},
+		{"a cordon", []string{"workers", "cordon", w.Worker}, 0, "cordoned"},
+		{"a cordon in JSON", []string{"workers", "cordon", w.Worker, "-o", "json"}, 0, `"cordoned": true`},
+		{"no cordon", []string{"workers", "uncordon", w.Worker}, 0, "connected"},
+		{"nobody's cordon", []string{"workers", "cordon", unknown}, exitNotFound, unknown},
+		{"no worker's name", []string{"workers", "cordon", "w1"}, exitUsage, "worker"},
+		{"a drain of nobody", []string{"workers", "drain", unknown}, exitNotFound, unknown},
+		{"a drain", []string{"workers", "drain", w.Worker}, 0, "draining"},
+	} {
+		out, errs, code := d.command(t, admin, s.args...)
+		if code != s.code || !strings.Contains(out+errs, s.want) {
+			t.Errorf("%s: exit %d, want %d and %q:\n%s%s", s.name, code, s.code, s.want, out, errs)
+		}
+	}
+	if w = list(); !w.Draining || w.Cordoned || w.Labels["canary"] != "yes" {
+		t.Errorf("in the end the worker is %+v", w)
 	}
 }

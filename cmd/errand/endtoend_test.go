@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -352,4 +353,56 @@ func TestARollingRestartBurnsNothing(t *testing.T) {
 	if got.State != errand.Succeeded || got.Attempt != 1 || got.CountedAttempts != 0 || string(got.Result) != "kept" {
 		t.Errorf("%v at attempt %d, counted %d, result %q; want succeeded at 1, 0, kept", got.State, got.Attempt, got.CountedAttempts, got.Result)
 	}
+}
+
+// A cordon and an operator's labels, laid over a worker by way of an instance that does not have it, are still there when its scheduler is
+// gone, since the worker carries them to the next one.
+func TestACordonOutlivesAScheduler(t *testing.T) {
+	dsn := testdb.New(t, testdb.ReadCommitted)
+	first := deployOn(t, dsn, "")
+	second := deployOn(t, dsn, first.cfg.Key)
+	first.cfg.URLs = append(first.cfg.URLs, second.cfg.URLs...)
+	w, _ := first.work(t, errand.WorkerConfig{Labels: map[string]string{"disk": "ssd"}}, map[string]errand.Handler{
+		"echo": func(context.Context, *errand.Attempt) (errand.Result, error) { return errand.Result{}, nil },
+	})
+	first.wait(t, first.submit(t, errand.Spec{Kind: "echo"}))
+	admin := second.key(t, store.Key{Scope: store.ScopeAdmin})
+	shown := func() workerView {
+		t.Helper()
+		for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
+			out, errs, code := second.command(t, admin, "workers", "-o", "json")
+			var workers []workerView
+			if err := json.Unmarshal([]byte(out), &workers); err != nil || code != 0 {
+				t.Fatalf("exit %d: %v: %s%s", code, err, out, errs)
+			}
+			if len(workers) == 1 && workers[0].Connected {
+				return workers[0]
+			}
+		}
+		t.Fatal("the worker is not in the list")
+		return workerView{}
+	}
+	worker := shown().Worker
+	for _, args := range [][]string{{"cordon", worker}, {"label", worker, "--set", "disk=worn"}} {
+		if out, errs, code := second.command(t, admin, append([]string{"workers"}, args...)...); code != 0 {
+			t.Fatalf("%v: exit %d: %s%s", args, code, out, errs)
+		}
+	}
+	if err := w.SetCapacity(errand.Capacity{CPUMilli: 250}); err != nil {
+		t.Fatal(err)
+	}
+
+	first.stop()
+	got := shown()
+	if !got.Cordoned || got.Labels["disk"] != "worn" || got.Capacity == nil || got.Capacity.CPUMilli != 250 {
+		t.Errorf("at the next scheduler the worker is %+v", got)
+	}
+	id := second.submit(t, errand.Spec{Kind: "echo"})
+	if task, err := second.client.Get(context.Background(), id); err != nil || task.State != errand.Ready {
+		t.Errorf("a task is %v, %v, and the only worker is cordoned", task.State, err)
+	}
+	if out, errs, code := second.command(t, admin, "workers", "uncordon", worker); code != 0 {
+		t.Fatalf("exit %d: %s%s", code, out, errs)
+	}
+	second.wait(t, id)
 }

@@ -13,7 +13,7 @@ import (
 
 // topHelp says what the keys do, and what the columns mean.
 var topHelp = []string{
-	"t tenants    k kinds    w workers of the instance that answers",
+	"t tenants    k kinds    w workers of the region",
 	"o open (kinds: at hand; workers: slots)    u used    l oldest due    b bound",
 	"n name       r reverse",
 	"up, down, PgUp, PgDn, Home, End scroll",

@@ -145,6 +145,21 @@ type workerView struct {
 	Connected     bool           `json:"connected"`
 	Draining      bool           `json:"draining"`
 	SilentSeconds float64        `json:"silent_seconds"`
+
+	Cordoned bool              `json:"cordoned"`
+	Running  int               `json:"running"`
+	Zone     string            `json:"zone"`
+	Labels   map[string]string `json:"labels"`
+	Capacity *capacityView     `json:"capacity"`
+	Version  string            `json:"version"`
+}
+
+// capacityView is what a worker has over all kinds; null when it does not say.
+type capacityView struct {
+	CPUMilli  int32 `json:"cpu_milli"`
+	MemoryMiB int32 `json:"memory_mib"`
+	GPUs      int32 `json:"gpus"`
+	Slots     int32 `json:"slots"` // 0 for no bound but those of the kinds
 }
 
 func workerViewOf(w *errandv1.Worker) workerView {
@@ -152,9 +167,18 @@ func workerViewOf(w *errandv1.Worker) workerView {
 	for _, k := range w.GetKinds() {
 		slots[k.GetKind()] = int(k.GetSlots())
 	}
-	return workerView{
-		w.GetWorker(), w.GetName(), w.GetTenant(), slots, w.GetConnected(), w.GetDraining(), w.GetSilent().AsDuration().Seconds(),
+	v := workerView{
+		Worker: w.GetWorker(), Name: w.GetName(), Tenant: w.GetTenant(), Slots: slots, Connected: w.GetConnected(), Draining: w.GetDraining(),
+		SilentSeconds: w.GetSilent().AsDuration().Seconds(), Cordoned: w.GetCordoned(), Running: int(w.GetRunning()), Zone: w.GetZone(),
+		Labels: w.GetLabels(), Version: w.GetVersion(),
 	}
+	if v.Labels == nil {
+		v.Labels = map[string]string{}
+	}
+	if c := w.GetCapacity(); c != nil {
+		v.Capacity = &capacityView{c.GetCpuMilli(), c.GetMemoryMib(), c.GetGpus(), c.GetSlots()}
+	}
+	return v
 }
 
 type auditView struct {

@@ -325,7 +325,10 @@ func badNames(e *edge) []badInput {
 
 // badOperators are mistakes of operators.
 func badOperators() []badInput {
-	const tenant, key = "AdminService/CreateTenant", "AdminService/CreateKey"
+	const tenant, key, label = "AdminService/CreateTenant", "AdminService/CreateKey", "AdminService/LabelWorker"
+	labels := func(key, value string) proto.Message {
+		return &errandv1.LabelWorkerRequest{Worker: someWorker, Set: map[string]string{key: value}}
+	}
 	return []badInput{
 		{"no name", tenant, &errandv1.CreateTenantRequest{}, refusedField, "name"},
 		{"name with NUL", tenant, &errandv1.CreateTenantRequest{Name: "a\x00"}, refusedField, "name"},
@@ -350,6 +353,20 @@ func badOperators() []badInput {
 		{"unknown key", "AdminService/RevokeKey", &errandv1.RevokeKeyRequest{KeyId: "key-0"}, "KEY_NOT_FOUND", ""},
 		{"no worker", "AdminService/DrainWorker", &errandv1.DrainWorkerRequest{}, refusedField, "worker"},
 		{"unknown worker", "AdminService/DrainWorker", &errandv1.DrainWorkerRequest{Worker: someWorker}, "WORKER_NOT_FOUND", ""},
+		{"no worker", "AdminService/CordonWorker", &errandv1.CordonWorkerRequest{}, refusedField, "worker"},
+		{"unknown worker", "AdminService/CordonWorker", &errandv1.CordonWorkerRequest{Worker: someWorker}, "WORKER_NOT_FOUND", ""},
+		{"no uuid", "AdminService/UncordonWorker", &errandv1.UncordonWorkerRequest{Worker: "w1"}, refusedField, "worker"},
+		{"unknown worker", "AdminService/LabelWorker", &errandv1.LabelWorkerRequest{Worker: someWorker}, "WORKER_NOT_FOUND", ""},
+		{"label without a key", label, labels("", "x"), refusedField, `set[""]`},
+		{"label with a long key", label, labels(strings.Repeat("k", 64), "x"), refusedField, `set["` + strings.Repeat("k", 64) + `"]`},
+		{"label with a long value", label, labels("k", strings.Repeat("v", 256)), refusedField, `set["k"]`},
+		{"label with NUL in its key", label, labels("k\x00", "x"), refusedField, "set"},
+		{"label with NUL in its value", label, labels("k", "\x00"), refusedField, "set"},
+		{"key to remove with NUL", label, &errandv1.LabelWorkerRequest{Worker: someWorker, Remove: []string{"k\x00"}}, refusedField, "remove[0]"},
+		{
+			"set and removed", label, &errandv1.LabelWorkerRequest{Worker: someWorker, Set: map[string]string{"k": "v"}, Remove: []string{"j", "k"}},
+			refusedField, "remove[1]",
+		},
 		{"negative tenants", "AdminService/GetOverview", &errandv1.GetOverviewRequest{Tenants: -1}, refusedField, "tenants"},
 		{"too many tenants", "AdminService/GetOverview", &errandv1.GetOverviewRequest{Tenants: 1001}, refusedField, "tenants"},
 		{"region too long", "AdminService/Audit", &errandv1.AuditRequest{Region: strings.Repeat("r", 64)}, refusedField, "region"},

@@ -101,18 +101,20 @@ var rpcRows = map[string]rpcRow{
 	"AdminService.ResumeRegion":   {body: `{"name":"eu"}`, want: later501},
 	"AdminService.ListWorkers":    {body: `{}`},
 	"AdminService.DrainWorker":    {body: `{"worker":"` + someWorker + `"}`, want: notFound},
-	"AdminService.CordonWorker":   {body: `{"worker":"` + someWorker + `"}`, want: later501},
-	"AdminService.UncordonWorker": {body: `{"worker":"` + someWorker + `"}`, want: later501},
-	"AdminService.LabelWorker":    {body: `{"worker":"` + someWorker + `"}`, want: later501},
+	"AdminService.CordonWorker":   {body: `{"worker":"` + someWorker + `"}`, want: notFound},
+	"AdminService.UncordonWorker": {body: `{"worker":"` + someWorker + `"}`, want: notFound},
+	"AdminService.LabelWorker":    {body: `{"worker":"` + someWorker + `"}`, want: notFound},
 	"AdminService.GetOverview":    {body: `{}`},
 	"AdminService.Audit":          {body: `{}`},
 
-	"PeerService.Overview": {body: `{}`},
-	"PeerService.Lend":     {body: `{}`},
-	"PeerService.Cancel":   {body: `{"id":"AAAAAAAAAAAAAAAAAAAAAA==","worker":"AAAAAAAAAAAAAAAAAAAAAA=="}`},
-	"PeerService.Watch":    {body: `{"ids":["short"]}`, want: "invalid_argument"}, // a good one waits
-	"PeerService.Hint":     {body: `{}`},
-	"PeerService.Use":      {body: `{"session":"AAAAAAAAAAAAAAAAAAAAAA=="}`},
+	"PeerService.Overview":   {body: `{}`},
+	"PeerService.Workers":    {body: `{"limit":1}`},
+	"PeerService.MarkWorker": {body: `{"worker":"AAAAAAAAAAAAAAAAAAAAAA=="}`},
+	"PeerService.Lend":       {body: `{}`},
+	"PeerService.Cancel":     {body: `{"id":"AAAAAAAAAAAAAAAAAAAAAA==","worker":"AAAAAAAAAAAAAAAAAAAAAA=="}`},
+	"PeerService.Watch":      {body: `{"ids":["short"]}`, want: "invalid_argument"}, // a good one waits
+	"PeerService.Hint":       {body: `{}`},
+	"PeerService.Use":        {body: `{"session":"AAAAAAAAAAAAAAAAAAAAAA=="}`},
 }
 
 // allowed names the credentials that each service takes.

@@ -33,7 +33,7 @@ var (
 	errKindNotFound   = errors.New("nothing is set for this kind")
 	errLimitNotFound  = errors.New("there is no such limit")
 	errKeyNotFound    = errors.New("there is no such key")
-	errWorkerNotFound = errors.New("no such worker is connected to this scheduler")
+	errPeersSilent    = errors.New("an instance that may know the worker does not answer")
 	errTenantExists   = errors.New("a tenant of this name exists already")
 	errNotRegistered  = errors.New("the first message of a worker's stream must carry register, and come soon")
 	errReplaced       = errors.New("the scheduler gave this connection up: it was silent, too slow, or replaced by a newer one")
@@ -64,7 +64,13 @@ var table = []row{
 	{cause: errKindNotFound, code: connect.CodeNotFound, reason: "KIND_NOT_FOUND"},
 	{cause: errLimitNotFound, code: connect.CodeNotFound, reason: "LIMIT_NOT_FOUND"},
 	{cause: errKeyNotFound, code: connect.CodeNotFound, reason: "KEY_NOT_FOUND"},
-	{cause: errWorkerNotFound, code: connect.CodeNotFound, reason: "WORKER_NOT_FOUND"},
+	{cause: engine.ErrNoWorker, code: connect.CodeNotFound, reason: "WORKER_NOT_FOUND", message: "no such worker is connected to this region"},
+	{
+		cause: engine.ErrWorkerGone, code: connect.CodeUnavailable, reason: "WORKER_NOT_CONNECTED", retryAfter: time.Second,
+		message: "the worker is not connected now: it would not hear of it",
+	},
+	{cause: errPeersSilent, code: connect.CodeUnavailable, reason: "INSTANCE_SILENT", retryAfter: time.Second},
+	{cause: engine.ErrMarksFull, code: connect.CodeInvalidArgument, reason: reasonInvalidField},
 	{cause: errTenantExists, code: connect.CodeAlreadyExists, reason: "TENANT_EXISTS"},
 	{cause: errNotRegistered, code: connect.CodeFailedPrecondition, reason: "NOT_REGISTERED"},
 	{cause: errReplaced, code: connect.CodeAborted, reason: "CONNECTION_REPLACED"},

@@ -69,7 +69,7 @@ func (l *listener) registerOf(r *errandv1.Register) (*engine.Register, error) {
 		return nil, invalid(prefix+"worker_instance", "must stay the same on a connection")
 	}
 	l.id = workerID(l.who, l.given)
-	w := placement.Worker{ID: l.id, Name: r.GetName(), Slots: map[string]int{}}
+	w := placement.Worker{ID: l.id, Name: r.GetName(), Slots: map[string]int{}, Zone: r.GetZone(), Labels: r.GetLabels()}
 	if l.who.Scope == store.ScopeTenant {
 		w.Tenant = l.who.Tenant
 	}
@@ -87,7 +87,29 @@ func (l *listener) registerOf(r *errandv1.Register) (*engine.Register, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &engine.Register{Worker: w, Holds: holds}, nil
+	if w.Capacity, err = capacityOf(r.GetCapacity(), prefix+"capacity."); err != nil {
+		return nil, err
+	}
+	return &engine.Register{Worker: w, Version: r.GetVersion(), Holds: holds, Marks: marksOf(r.GetMarks())}, nil
+}
+
+// capacityOf is nil when the worker says nothing of it.
+func capacityOf(c *errandv1.Requirements, prefix string) (*placement.Resources, error) {
+	if c == nil {
+		return nil, nil //nolint:nilnil // nothing is said
+	}
+	if c.GetGpuMilli() != 0 {
+		return nil, invalid(prefix+"gpu_milli", "a worker has whole devices: gpus says how many")
+	}
+	return &placement.Resources{
+		CPUMilli: int64(c.GetCpuMilli()), MemoryMiB: int64(c.GetMemoryMib()), GPUs: int64(c.GetGpus()), Slots: int64(c.GetSlots()),
+	}, nil
+}
+
+func marksOf(m *errandv1.WorkerMarks) engine.Marks {
+	return engine.Marks{
+		Revision: m.GetRevision(), Cordoned: m.GetCordoned(), Draining: m.GetDraining(), Labels: m.GetLabels(), Removed: m.GetRemoved(),
+	}
 }
 
 func (l *listener) tokensOf(tokens []*errandv1.Token, field string) ([]scheduler.Token, error) {

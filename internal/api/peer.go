@@ -26,6 +26,7 @@ type peerService struct {
 	region    string
 	peer      Peer
 	scheduler Scheduler
+	workers   Workers
 }
 
 func (s *peerService) Lend(ctx context.Context, req *peerv1.LendRequest) (*peerv1.LendResponse, error) {

@@ -46,7 +46,7 @@ func (s *workerService) Poll(ctx context.Context, req *errandv1.PollRequest) (*e
 	defer p.leave(false)
 	turn := p.begin(register, beatOf(req.GetHeartbeat()))
 	got, err := p.await(ctx, wait, turn, func(w *engine.ToWorker) bool {
-		return len(w.Assign) > 0 || len(w.Stops) > 0 || w.Drain
+		return len(w.Assign) > 0 || len(w.Stops) > 0 || w.Drain || (w.Marks != nil && w.Marks.Revision > p.told)
 	})
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (s *workerService) Poll(ctx context.Context, req *errandv1.PollRequest) (*e
 
 func (s *workerService) pollResponse(got *engine.ToWorker, assign []scheduler.Start, beat *errandv1.Heartbeat) *errandv1.PollResponse {
 	m := s.answers(got)
-	resp := &errandv1.PollResponse{Registered: m.GetRegistered(), Stops: m.GetStops(), Drain: m.GetDrain()}
+	resp := &errandv1.PollResponse{Registered: m.GetRegistered(), Stops: m.GetStops(), Drain: m.GetDrain(), Marks: m.GetMarks()}
 	if beat != nil && m.GetHeartbeatAck().GetSeq() == beat.GetSeq() {
 		resp.HeartbeatAck = m.GetHeartbeatAck()
 	}
@@ -150,7 +150,7 @@ func (p *poller) speak(who Principal, words engine.FromWorker) (stranger bool) {
 		r.Worker.Tenant = who.Tenant
 	}
 	if p.register != nil {
-		r.Worker = p.register.Worker
+		r.Worker, r.Version, r.Marks = p.register.Worker, p.register.Version, p.register.Marks
 	}
 	for token := range p.holds {
 		r.Holds = append(r.Holds, token)

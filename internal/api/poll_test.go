@@ -311,7 +311,20 @@ func badPolls() []badInput {
 		return r
 	}
 	token := &errandv1.Token{Id: make([]byte, len(scheduler.ID{})), Attempt: 1}
+	register := func(change func(*errandv1.Register)) *errandv1.PollRequest {
+		return poll(func(p *errandv1.PollRequest) { change(p.Register) })
+	}
 	return []badInput{
+		{"label with NUL in its key", "WorkerService/Poll", register(func(r *errandv1.Register) { r.Labels = map[string]string{"k\x00": "v"} }), refusedField, "register.labels"},
+		{"label with NUL in its value", "WorkerService/Poll", register(func(r *errandv1.Register) { r.Labels = map[string]string{"k": "\x00"} }), refusedField, "register.labels"},
+		{"label without a key", "WorkerService/Poll", register(func(r *errandv1.Register) { r.Labels = map[string]string{"": "v"} }), refusedField, `register.labels[""]`},
+		{"zone with NUL", "WorkerService/Poll", register(func(r *errandv1.Register) { r.Zone = "\x00" }), refusedField, "register.zone"},
+		{"zone too long", "WorkerService/Poll", register(func(r *errandv1.Register) { r.Zone = strings.Repeat("z", 64) }), refusedField, "register.zone"},
+		{"version too long", "WorkerService/Poll", register(func(r *errandv1.Register) { r.Version = strings.Repeat("v", 64) }), refusedField, "register.version"},
+		{"shares of a device", "WorkerService/Poll", register(func(r *errandv1.Register) { r.Capacity = &errandv1.Requirements{GpuMilli: 500} }), refusedField, "register.capacity.gpu_milli"},
+		{"negative memory", "WorkerService/Poll", register(func(r *errandv1.Register) { r.Capacity = &errandv1.Requirements{MemoryMib: -1} }), refusedField, "register.capacity.memory_mib"},
+		{"too many devices", "WorkerService/Poll", register(func(r *errandv1.Register) { r.Capacity = &errandv1.Requirements{Gpus: 65} }), refusedField, "register.capacity.gpus"},
+		{"marks with a revision below nothing", "WorkerService/Poll", register(func(r *errandv1.Register) { r.Marks = &errandv1.WorkerMarks{Revision: -1} }), refusedField, "register.marks.revision"},
 		{"no register", "WorkerService/Poll", poll(func(p *errandv1.PollRequest) { p.Register = nil }), refusedField, "register"},
 		{"no instance", "WorkerService/Poll", poll(func(p *errandv1.PollRequest) { p.Register.WorkerInstance = nil }), refusedField, "register.worker_instance"},
 		{"a kind twice", "WorkerService/Poll", poll(func(p *errandv1.PollRequest) { p.Register.Kinds = append(p.Register.Kinds, p.Register.Kinds[0]) }), refusedField, "register.kinds[1].kind"},

@@ -35,6 +35,7 @@ type poller struct {
 	turns    int            // polls so far: a new one takes the place of the one before
 	said     bool           // a register, on this stream
 	register *engine.Register
+	told     int64                         // the revision of the marks that a poll has brought last: a worker that does not keep them is not told at once again
 	holds    map[scheduler.Token]time.Time // what it runs as far as known here, and when it was given out; zero when it has named it
 	heard    engine.ToWorker               // what the engine has said, and no call has taken
 	answers  map[scheduler.Token]engine.AckAnswer
@@ -184,6 +185,9 @@ func (p *poller) take(words *engine.ToWorker) {
 	h.Stops = append(h.Stops, words.Stops...)
 	h.Drain = h.Drain || words.Drain
 	p.over = p.over || words.Goodbye
+	if words.Marks != nil {
+		h.Marks = words.Marks
+	}
 	if words.Registered != nil {
 		h.Registered = words.Registered
 	}
@@ -216,7 +220,9 @@ func (p *poller) await(ctx context.Context, wait time.Duration, turn int, enough
 			got := p.heard
 			p.heard = engine.ToWorker{}
 			if turn == 0 { // a report: work, and what belongs to it, is for polls
-				p.heard.Assign, p.heard.Registered, p.heard.Drain = got.Assign, got.Registered, got.Drain
+				p.heard.Assign, p.heard.Registered, p.heard.Drain, p.heard.Marks = got.Assign, got.Registered, got.Drain, got.Marks
+			} else if got.Marks != nil {
+				p.told = got.Marks.Revision
 			}
 			p.mu.Unlock()
 			return got, nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/errandhq/errand/fairness/tokenbucket"
 	"github.com/errandhq/errand/internal/store"
+	peerv1 "github.com/errandhq/errand/proto/errand/peer/v1"
 	errandv1 "github.com/errandhq/errand/proto/errand/v1"
 	"github.com/errandhq/errand/scheduler"
 	"github.com/errandhq/errand/scheduler/engine"
@@ -35,6 +36,15 @@ type Peer interface {
 // Others reaches the region's other instances. [Peers] implements it.
 type Others interface {
 	Overview(ctx context.Context, peer scheduler.Session) (*errandv1.Overview, error)
+	Workers(ctx context.Context, peer scheduler.Session, req *peerv1.WorkersRequest) (*peerv1.WorkersResponse, error)
+	MarkWorker(ctx context.Context, peer scheduler.Session, req *peerv1.MarkWorkerRequest) (*peerv1.MarkWorkerResponse, error)
+}
+
+// Workers are the workers of this instance. [engine.Shell] implements it.
+type Workers interface {
+	Workers(ctx context.Context) ([]engine.WorkerInfo, error)
+	// MarkWorker does what an operator wants of one. Its errors are engine.ErrNoWorker, engine.ErrWorkerGone and engine.ErrMarksFull.
+	MarkWorker(ctx context.Context, id scheduler.WorkerID, change engine.MarkChange) (engine.WorkerInfo, error)
 }
 
 // Tasks reads tasks, and changes those that wait.

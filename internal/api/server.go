@@ -98,7 +98,7 @@ func Handler(cfg Config) (http.Handler, error) {
 		auth: auth, scheduler: cfg.Scheduler, others: cfg.Others,
 	}, options))
 	mount(peersOnly(cfg.PeerSecret, logins))(peerv1connect.NewPeerServiceHandler(
-		&peerService{region: cfg.Region, peer: cfg.Peer, scheduler: cfg.Scheduler}, options))
+		&peerService{region: cfg.Region, peer: cfg.Peer, scheduler: cfg.Scheduler, workers: cfg.Workers}, options))
 	mountProbes(mux, cfg.Ready)
 	return mux, nil
 }

@@ -43,6 +43,9 @@ func (s *workerService) responses(w *engine.ToWorker) iter.Seq[*errandv1.WorkRes
 // answers is a message with everything but assignments and the goodbye.
 func (s *workerService) answers(w *engine.ToWorker) *errandv1.WorkResponse {
 	m := &errandv1.WorkResponse{Drain: w.Drain}
+	if k := w.Marks; k != nil {
+		m.Marks = &errandv1.WorkerMarks{Revision: k.Revision, Cordoned: k.Cordoned, Draining: k.Draining, Labels: k.Labels, Removed: k.Removed}
+	}
 	if r := w.Registered; r != nil {
 		m.Registered = &errandv1.Registered{
 			Session: r.Session.String(), Lease: durationpb.New(r.Lease), Heartbeat: durationpb.New(r.Heartbeat), Region: s.region,

@@ -204,6 +204,9 @@ func (l *listener) listen(stream *engine.Stream) error {
 		if err != nil {
 			return err
 		}
+		if words.Register != nil {
+			words.Register.Update = true
+		}
 		stream.Say(words)
 	}
 }

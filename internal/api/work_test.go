@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,6 +43,16 @@ func TestFirstWordsOfAWorker(t *testing.T) {
 		{"too many slots", e.acme, with(func(r *errandv1.Register) { r.Kinds[0].Slots = 100_001 }), refusedField, "register.kinds[0].slots"},
 		{"a kind twice", e.acme, with(func(r *errandv1.Register) { r.Kinds = append(r.Kinds, r.Kinds[0]) }), refusedField, "register.kinds[1].kind"},
 		{"name with NUL", e.acme, with(func(r *errandv1.Register) { r.Name = "\x00" }), refusedField, "register.name"},
+		{"label with NUL in its key", e.acme, with(func(r *errandv1.Register) { r.Labels = map[string]string{"k\x00": "v"} }), refusedField, "register.labels"},
+		{"label with NUL in its value", e.acme, with(func(r *errandv1.Register) { r.Labels = map[string]string{"k": "\x00"} }), refusedField, "register.labels"},
+		{"label without a key", e.acme, with(func(r *errandv1.Register) { r.Labels = map[string]string{"": "v"} }), refusedField, `register.labels[""]`},
+		{"zone with NUL", e.acme, with(func(r *errandv1.Register) { r.Zone = "\x00" }), refusedField, "register.zone"},
+		{"zone too long", e.acme, with(func(r *errandv1.Register) { r.Zone = strings.Repeat("z", 64) }), refusedField, "register.zone"},
+		{"version too long", e.acme, with(func(r *errandv1.Register) { r.Version = strings.Repeat("v", 64) }), refusedField, "register.version"},
+		{"shares of a device", e.acme, with(func(r *errandv1.Register) { r.Capacity = &errandv1.Requirements{GpuMilli: 500} }), refusedField, "register.capacity.gpu_milli"},
+		{"negative memory", e.acme, with(func(r *errandv1.Register) { r.Capacity = &errandv1.Requirements{MemoryMib: -1} }), refusedField, "register.capacity.memory_mib"},
+		{"too many devices", e.acme, with(func(r *errandv1.Register) { r.Capacity = &errandv1.Requirements{Gpus: 65} }), refusedField, "register.capacity.gpus"},
+		{"marks with a revision below nothing", e.acme, with(func(r *errandv1.Register) { r.Marks = &errandv1.WorkerMarks{Revision: -1} }), refusedField, "register.marks.revision"},
 		{"bad token", e.acme, with(func(r *errandv1.Register) { r.Holds = []*errandv1.Token{token(make([]byte, 16), 0, "")} }), refusedField, "register.holds[0].attempt"},
 		{"another region's token", e.acme, with(func(r *errandv1.Register) { r.Holds = []*errandv1.Token{token(make([]byte, 16), 1, "us")} }), reasonNotYetAvailable, "register.holds[0].region"},
 		{"a kind that the pool's key does not name", e.pool, with(func(r *errandv1.Register) { r.Kinds[0].Kind = "sms" }), refusedField, "register.kinds[0].kind"},

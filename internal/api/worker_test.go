@@ -20,6 +20,7 @@ type fakeWorker struct {
 	assigned   chan *errandv1.Assignment
 	acks       chan *errandv1.Ack
 	stops      chan *errandv1.StopAttempt
+	marks      chan *errandv1.WorkerMarks
 	ended      chan error // how the connection ended
 }
 
@@ -39,6 +40,7 @@ func (e *edge) dial(key string, options ...connect.ClientOption) *fakeWorker {
 	w := &fakeWorker{
 		t: e.t, stream: stream, registered: make(chan *errandv1.Registered, 1), assigned: make(chan *errandv1.Assignment, inboxMax),
 		acks: make(chan *errandv1.Ack, inboxMax), stops: make(chan *errandv1.StopAttempt, inboxMax), ended: make(chan error, 1),
+		marks: make(chan *errandv1.WorkerMarks, inboxMax),
 	}
 	heard := make(chan struct{})
 	go func() {
@@ -62,6 +64,9 @@ func (w *fakeWorker) hear() {
 		}
 		if m.GetRegistered() != nil {
 			w.registered <- m.GetRegistered()
+		}
+		if m.GetMarks() != nil {
+			w.marks <- m.GetMarks()
 		}
 		for _, a := range m.GetAssign() {
 			w.assigned <- a

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -254,10 +255,13 @@ func (w *watchers) ended(ids []scheduler.ID) {
 
 // WorkerInfo is a worker as this instance sees it.
 type WorkerInfo struct {
-	Worker    placement.Worker
-	Draining  bool
+	Worker    placement.Worker // with the labels that operators have laid over it
+	Version   string           // of its program
+	Draining  bool             // it wants no more work, or an operator drains it
+	Cordoned  bool
 	Connected bool
 	Silent    time.Duration // since it was heard last
+	Running   int           // attempts
 }
 
 // Kinds lists what the worker serves, by name.
@@ -278,4 +282,32 @@ func (s *Shell) Workers(ctx context.Context) ([]WorkerInfo, error) {
 		return nil, err
 	}
 	return got.(WorkersListed).Workers, nil
+}
+
+// Errors of [Shell.MarkWorker].
+var (
+	ErrNoWorker   = errors.New("no such worker is connected to this scheduler")
+	ErrWorkerGone = errors.New("the worker was connected to this scheduler, and is not now")
+	ErrMarksFull  = errors.New("more labels than can be laid over a worker")
+)
+
+// MarkWorker does what an operator wants of a worker of this instance, and returns the worker as it stands then. Its errors are ErrNoWorker,
+// ErrWorkerGone and ErrMarksFull.
+func (s *Shell) MarkWorker(ctx context.Context, id scheduler.WorkerID, change MarkChange) (WorkerInfo, error) {
+	ticket, answer := s.tickets.issue()
+	s.Post(MarkAsked{Ticket: ticket, ID: id, Change: change})
+	got, err := s.await(ctx, ticket, answer)
+	if err != nil {
+		return WorkerInfo{}, err
+	}
+	switch marked := got.(WorkerMarked); {
+	case marked.Gone:
+		return WorkerInfo{}, ErrWorkerGone
+	case marked.Worker == nil:
+		return WorkerInfo{}, ErrNoWorker
+	case marked.Full:
+		return *marked.Worker, ErrMarksFull
+	default:
+		return *marked.Worker, nil
+	}
 }

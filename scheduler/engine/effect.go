@@ -56,6 +56,14 @@ type WorkersListed struct {
 	Workers []WorkerInfo
 }
 
+// WorkerMarked answers MarkAsked.
+type WorkerMarked struct {
+	Ticket Ticket
+	Worker *WorkerInfo // as it stands; nil when it is not connected here
+	Gone   bool        // it is known here, and not connected now
+	Full   bool        // more labels than can be laid over a worker: nothing was changed
+}
+
 // AskPeerToLend asks another instance for waiting rows; the answer comes as LendAnswered, also when there is none.
 type AskPeerToLend struct {
 	Peer  scheduler.Session
@@ -104,3 +112,4 @@ func (PublishHints) effect()     {}
 func (TasksEnded) effect()       {}
 func (Stopped) effect()          {}
 func (WorkersListed) effect()    {}
+func (WorkerMarked) effect()     {}

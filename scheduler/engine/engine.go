@@ -199,8 +199,8 @@ func (e *Engine) take(in Input) {
 		e.peerUsed(in)
 	case Hinted:
 		e.hinted(in.Hints)
-	case DrainWorker:
-		e.drainWorker(in.ID)
+	case MarkAsked:
+		e.markWorker(in)
 	case WorkersAsked:
 		e.listWorkers(in.Ticket)
 	case ShutdownAsked:

@@ -12,8 +12,13 @@ type StreamID uint64
 
 // Register is a worker's first word on a stream. Its identity and what it may serve were checked by the edge.
 type Register struct {
-	Worker placement.Worker
-	Holds  []scheduler.Token // attempts it runs, or has ended and not been told that the end is recorded
+	Worker  placement.Worker
+	Version string            // of its program
+	Holds   []scheduler.Token // attempts it runs, or has ended and not been told that the end is recorded
+	Marks   Marks             // what operators have laid over it, as far as it has heard
+	// Update tells that it says something new of itself on a connection that it has not left since it registered there: no other instance
+	// can have taken over meanwhile what it runs.
+	Update bool
 }
 
 // Heartbeat tells that a worker lives. SentAt is the worker's own clock and is only sent back.
@@ -71,5 +76,6 @@ type ToWorker struct {
 	Stops        []scheduler.Stop
 	HeartbeatAck *HeartbeatAck
 	Drain        bool
-	Goodbye      bool // this instance stops: connect to another one
+	Marks        *Marks // to be said again in every register; nil for nothing new
+	Goodbye      bool   // this instance stops: connect to another one
 }

@@ -83,8 +83,12 @@ type Hint struct {
 	Changed scheduler.ID `json:",omitzero"`
 }
 
-// DrainWorker asks to let a worker finish what it runs and give it no more.
-type DrainWorker struct{ ID scheduler.WorkerID }
+// MarkAsked asks to lay something over a worker.
+type MarkAsked struct {
+	Ticket Ticket
+	ID     scheduler.WorkerID
+	Change MarkChange
+}
 
 // WorkersAsked asks for a list of the workers.
 type WorkersAsked struct{ Ticket Ticket }
@@ -106,6 +110,6 @@ func (PeerStarved) input()     {}
 func (PeerUsed) input()        {}
 func (PeerCancel) input()      {}
 func (Hinted) input()          {}
-func (DrainWorker) input()     {}
+func (MarkAsked) input()       {}
 func (ShutdownAsked) input()   {}
 func (WorkersAsked) input()    {}

@@ -175,6 +175,8 @@ func (s *Shell) perform(ctx context.Context, eff Effect) {
 		s.tickets.answer(eff.Ticket, eff)
 	case WorkersListed:
 		s.tickets.answer(eff.Ticket, eff)
+	case WorkerMarked:
+		s.tickets.answer(eff.Ticket, eff)
 	case TasksEnded:
 		s.watchers.ended(eff.IDs)
 	default:

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/errandhq/errand/placement"
 	"github.com/errandhq/errand/scheduler"
 )
 
@@ -24,9 +25,12 @@ type worker struct {
 	id       scheduler.WorkerID
 	stream   StreamID // zero while it is not connected
 	heard    time.Duration
-	beat     Heartbeat     // its last one
-	beatAt   time.Duration // when that was heard; zero for never
-	draining bool
+	beat     Heartbeat        // its last one
+	beatAt   time.Duration    // when that was heard; zero for never
+	draining bool             // it has said so
+	said     placement.Worker // what it says of itself
+	version  string
+	marks    Marks
 	// settling is set from a register until what the worker holds is taken over and its first heartbeat is answered, but not
 	// for longer than settleBy: only then is it known how much room it has, and may it run exclusive tasks.
 	settling bool
@@ -120,7 +124,7 @@ func (e *Engine) settle(w *worker) {
 		return
 	}
 	w.settling = false
-	e.core.Step(scheduler.WorkerDraining{ID: w.id, Draining: w.draining || w.stream == 0})
+	e.core.Step(scheduler.WorkerDraining{ID: w.id, Draining: w.shut()})
 }
 
 // settleLate gives work to those whose take-overs take too long: a row that somebody else locks must not idle a worker.
@@ -190,9 +194,19 @@ func (e *Engine) register(stream StreamID, r *Register) {
 	} else if w.stream != 0 && w.stream != stream {
 		e.emit(CloseStream{Stream: w.stream})
 	}
-	w.stream, w.heard, w.beatAt = stream, e.local, 0
-	e.core.Step(scheduler.WorkerJoined{Worker: r.Worker})
-	e.unsettle(w)
+	update := again && r.Update
+	w.stream, w.heard, w.said, w.version = stream, e.local, r.Worker, r.Version
+	if w.marks.believes(&r.Marks) {
+		w.marks = r.Marks
+	} else {
+		known := w.marks
+		e.toWorker(id, func(words *ToWorker) { words.Marks = &known })
+	}
+	e.join(w)
+	if !update {
+		w.beatAt = 0
+		e.unsettle(w)
+	}
 	e.toWorker(id, func(w *ToWorker) {
 		w.Registered = &Registered{Session: e.session.id, Lease: e.timing.WorkerLease, Heartbeat: e.timing.Heartbeat}
 	})
@@ -203,7 +217,12 @@ func (e *Engine) register(stream StreamID, r *Register) {
 		if e.core.Holds(token) {
 			known = append(known, token)
 		}
-		e.attach(token, takeOver{named: true}) // also what is known here: another instance may have taken it over meanwhile
+		if !update || !e.core.Holds(token) {
+			e.attach(token, takeOver{named: true}) // also what is known here: another instance may have taken it over meanwhile
+		}
+	}
+	if update && e.workers.comingOf[id] > 0 {
+		e.unsettle(w)
 	}
 	e.core.Step(scheduler.WorkerHolds{ID: id, Tokens: known, Again: again})
 }
@@ -465,11 +484,8 @@ func (e *Engine) disconnect(silent []scheduler.WorkerID) {
 func (e *Engine) listWorkers(ticket Ticket) {
 	var list []WorkerInfo
 	for _, id := range e.core.Workers() {
-		w, described := e.workers.byID[id], e.core.Worker(id)
-		if w != nil {
-			list = append(list, WorkerInfo{
-				Worker: described, Draining: w.draining, Connected: w.stream != 0, Silent: e.local - w.heard,
-			})
+		if w := e.workers.byID[id]; w != nil {
+			list = append(list, e.workerInfo(w))
 		}
 	}
 	e.emit(WorkersListed{Ticket: ticket, Workers: list})

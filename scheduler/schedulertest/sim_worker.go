@@ -14,6 +14,7 @@ import (
 const (
 	simReconnectMin  = 50 * time.Millisecond
 	simRegisterLimit = 5 * time.Second
+	simRepeatEvery   = 3 // heartbeats, after which a worker says again what it is
 )
 
 // worker is a worker process as the SDK makes one: it holds what it runs across connections, says every end until it is
@@ -31,7 +32,8 @@ type worker struct {
 
 	self     placement.Worker
 	conn     *conn
-	target   int // whom to connect to next
+	answered *conn // on which its register was answered
+	target   int   // whom to connect to next
 	pause    time.Duration
 	heard    time.Duration
 	limit    time.Duration // the longest silence
@@ -123,13 +125,7 @@ func (w *worker) open(in *instance) {
 	w.conn, w.heard, w.limit = c, w.s.now, simRegisterLimit
 	w.accepted = nil
 	w.toSend = w.unacknowledged()
-	holds := slices.Clone(w.toSend)
-	for token, h := range w.attempts {
-		if !h.lost {
-			holds = append(holds, token)
-		}
-	}
-	sortTokens(holds)
+	holds := w.holds()
 	w.s.tracef("%s connects to %s, stream %d, holds %s", w.name, in.name, c.id, tokenText(holds))
 	r := &engine.Register{Worker: w.self, Holds: holds}
 	in.post(engine.StreamOpened{Stream: c.id})
@@ -137,6 +133,18 @@ func (w *worker) open(in *instance) {
 	w.drain = w.drain || w.draining
 	w.speak()
 	w.watch(c)
+}
+
+// holds are the attempts that it runs, and those of which it is not known that their ends are recorded.
+func (w *worker) holds() []scheduler.Token {
+	holds := w.unacknowledged()
+	for token, h := range w.attempts {
+		if !h.lost {
+			holds = append(holds, token)
+		}
+	}
+	sortTokens(holds)
+	return holds
 }
 
 func (w *worker) unacknowledged() []scheduler.Token {
@@ -204,6 +212,9 @@ func (w *worker) say() {
 	if w.beat {
 		w.beats++
 		words.Heartbeat = &engine.Heartbeat{Seq: w.beats, SentAt: int64(w.s.now)}
+		if w.beats%simRepeatEvery == 0 {
+			words.Register = &engine.Register{Worker: w.self, Holds: w.holds(), Update: true}
+		}
 	}
 	w.accepted, w.toSend, w.beat, w.drain = nil, nil, false, false
 	if words.Accepted != nil || words.Reports != nil || words.Heartbeat != nil || words.Drain {
@@ -232,7 +243,8 @@ func (w *worker) receive(c *conn, words engine.ToWorker) {
 
 func (w *worker) hear(c *conn, words engine.ToWorker) {
 	w.heard = w.s.now
-	if words.Registered != nil {
+	if words.Registered != nil && w.answered != c { // later ones answer what it has said again
+		w.answered = c
 		w.pause, w.limit = simReconnectMin, max(words.Registered.Lease*2/3, time.Second)
 		w.heartbeat(c)
 	}

@@ -96,8 +96,11 @@ type Register struct {
 	Labels map[string]string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Its zone. At most 63 bytes.
 	Zone string `protobuf:"bytes,8,opt,name=zone,proto3" json:"zone,omitempty"`
-	// What it can carry over all kinds together. Unset: as much as its kinds' slots. Not used in this release.
-	Capacity      *Requirements `protobuf:"bytes,9,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	// What it can carry over all kinds together; its devices are whole, without gpu_milli. Unset: as much as its kinds' slots, of which
+	// processors and memory are not counted, and no device. Slots of 0 are as many as its kinds have.
+	Capacity *Requirements `protobuf:"bytes,9,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	// What the last WorkResponse or PollResponse with marks said, unchanged; unset when there was none.
+	Marks         *WorkerMarks `protobuf:"bytes,10,opt,name=marks,proto3" json:"marks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -191,6 +194,13 @@ func (x *Register) GetZone() string {
 func (x *Register) GetCapacity() *Requirements {
 	if x != nil {
 		return x.Capacity
+	}
+	return nil
+}
+
+func (x *Register) GetMarks() *WorkerMarks {
+	if x != nil {
+		return x.Marks
 	}
 	return nil
 }
@@ -510,10 +520,10 @@ var File_errand_v1_work_request_proto protoreflect.FileDescriptor
 
 const file_errand_v1_work_request_proto_rawDesc = "" +
 	"\n" +
-	"\x1cerrand/v1/work_request.proto\x12\terrand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17errand/v1/outcome.proto\x1a\x19errand/v1/placement.proto\"c\n" +
+	"\x1cerrand/v1/work_request.proto\x12\terrand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17errand/v1/outcome.proto\x1a\x19errand/v1/placement.proto\x1a\x16errand/v1/worker.proto\"c\n" +
 	"\tKindSlots\x123\n" +
 	"\x04kind\x18\x01 \x01(\tB\x1f\xbaH\x1cr\x1a2\x18^[a-z][a-z0-9._-]{0,62}$R\x04kind\x12!\n" +
-	"\x05slots\x18\x02 \x01(\x05B\v\xbaH\b\x1a\x06\x18\xa0\x8d\x06(\x01R\x05slots\"\xf0\x03\n" +
+	"\x05slots\x18\x02 \x01(\x05B\v\xbaH\b\x1a\x06\x18\xa0\x8d\x06(\x01R\x05slots\"\x9e\x04\n" +
 	"\bRegister\x12%\n" +
 	"\bprotocol\x18\x01 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x01R\bprotocol\x120\n" +
 	"\x0fworker_instance\x18\x02 \x01(\fB\a\xbaH\x04z\x02h\x10R\x0eworkerInstance\x12\x1c\n" +
@@ -524,7 +534,9 @@ const file_errand_v1_work_request_proto_rawDesc = "" +
 	"\xbaH\a\x92\x01\x04\x10\xa0\x8d\x06R\x05holds\x12P\n" +
 	"\x06labels\x18\a \x03(\v2\x1f.errand.v1.Register.LabelsEntryB\x17\xbaH\x14\x9a\x01\x11\x10@\"\x06r\x04 \x01(?*\x05r\x03(\xff\x01R\x06labels\x12\x1b\n" +
 	"\x04zone\x18\b \x01(\tB\a\xbaH\x04r\x02(?R\x04zone\x123\n" +
-	"\bcapacity\x18\t \x01(\v2\x17.errand.v1.RequirementsR\bcapacity\x1a9\n" +
+	"\bcapacity\x18\t \x01(\v2\x17.errand.v1.RequirementsR\bcapacity\x12,\n" +
+	"\x05marks\x18\n" +
+	" \x01(\v2\x16.errand.v1.WorkerMarksR\x05marks\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"P\n" +
@@ -575,26 +587,28 @@ var file_errand_v1_work_request_proto_goTypes = []any{
 	nil,                  // 6: errand.v1.Register.LabelsEntry
 	(*Token)(nil),        // 7: errand.v1.Token
 	(*Requirements)(nil), // 8: errand.v1.Requirements
-	(*Finished)(nil),     // 9: errand.v1.Finished
+	(*WorkerMarks)(nil),  // 9: errand.v1.WorkerMarks
+	(*Finished)(nil),     // 10: errand.v1.Finished
 }
 var file_errand_v1_work_request_proto_depIdxs = []int32{
 	0,  // 0: errand.v1.Register.kinds:type_name -> errand.v1.KindSlots
 	7,  // 1: errand.v1.Register.holds:type_name -> errand.v1.Token
 	6,  // 2: errand.v1.Register.labels:type_name -> errand.v1.Register.LabelsEntry
 	8,  // 3: errand.v1.Register.capacity:type_name -> errand.v1.Requirements
-	7,  // 4: errand.v1.Progress.token:type_name -> errand.v1.Token
-	7,  // 5: errand.v1.Checkpoint.token:type_name -> errand.v1.Token
-	1,  // 6: errand.v1.WorkRequest.register:type_name -> errand.v1.Register
-	7,  // 7: errand.v1.WorkRequest.accepted:type_name -> errand.v1.Token
-	9,  // 8: errand.v1.WorkRequest.finished:type_name -> errand.v1.Finished
-	2,  // 9: errand.v1.WorkRequest.heartbeat:type_name -> errand.v1.Heartbeat
-	3,  // 10: errand.v1.WorkRequest.progress:type_name -> errand.v1.Progress
-	4,  // 11: errand.v1.WorkRequest.checkpoints:type_name -> errand.v1.Checkpoint
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	9,  // 4: errand.v1.Register.marks:type_name -> errand.v1.WorkerMarks
+	7,  // 5: errand.v1.Progress.token:type_name -> errand.v1.Token
+	7,  // 6: errand.v1.Checkpoint.token:type_name -> errand.v1.Token
+	1,  // 7: errand.v1.WorkRequest.register:type_name -> errand.v1.Register
+	7,  // 8: errand.v1.WorkRequest.accepted:type_name -> errand.v1.Token
+	10, // 9: errand.v1.WorkRequest.finished:type_name -> errand.v1.Finished
+	2,  // 10: errand.v1.WorkRequest.heartbeat:type_name -> errand.v1.Heartbeat
+	3,  // 11: errand.v1.WorkRequest.progress:type_name -> errand.v1.Progress
+	4,  // 12: errand.v1.WorkRequest.checkpoints:type_name -> errand.v1.Checkpoint
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_errand_v1_work_request_proto_init() }
@@ -604,6 +618,7 @@ func file_errand_v1_work_request_proto_init() {
 	}
 	file_errand_v1_outcome_proto_init()
 	file_errand_v1_placement_proto_init()
+	file_errand_v1_worker_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

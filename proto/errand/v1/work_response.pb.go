@@ -743,7 +743,9 @@ type WorkResponse struct {
 	// With goodbye: connect again after this time, with jitter. Unset: at once, with the usual backoff.
 	ReconnectAfter *durationpb.Duration `protobuf:"bytes,8,opt,name=reconnect_after,json=reconnectAfter,proto3" json:"reconnect_after,omitempty"`
 	// With goodbye: base URLs of live instances to try before the worker's own list. At most 16. Not filled in this release.
-	Addresses     []string `protobuf:"bytes,9,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	Addresses []string `protobuf:"bytes,9,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	// What operators have laid over this worker, as a whole: keep it and say it again in every register.
+	Marks         *WorkerMarks `protobuf:"bytes,10,opt,name=marks,proto3" json:"marks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -841,11 +843,18 @@ func (x *WorkResponse) GetAddresses() []string {
 	return nil
 }
 
+func (x *WorkResponse) GetMarks() *WorkerMarks {
+	if x != nil {
+		return x.Marks
+	}
+	return nil
+}
+
 var File_errand_v1_work_response_proto protoreflect.FileDescriptor
 
 const file_errand_v1_work_response_proto_rawDesc = "" +
 	"\n" +
-	"\x1derrand/v1/work_response.proto\x12\terrand.v1\x1a\x17errand/v1/outcome.proto\x1a\x19errand/v1/task_spec.proto\x1a\x1egoogle/protobuf/duration.proto\"\xc2\x02\n" +
+	"\x1derrand/v1/work_response.proto\x12\terrand.v1\x1a\x17errand/v1/outcome.proto\x1a\x19errand/v1/task_spec.proto\x1a\x16errand/v1/worker.proto\x1a\x1egoogle/protobuf/duration.proto\"\xc2\x02\n" +
 	"\n" +
 	"Registered\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12/\n" +
@@ -900,7 +909,7 @@ const file_errand_v1_work_response_proto_rawDesc = "" +
 	"\fHeartbeatAck\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x17\n" +
 	"\asent_at\x18\x02 \x01(\x03R\x06sentAt\x12B\n" +
-	"\x0fexclusive_grant\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x0eexclusiveGrant\"\x96\x03\n" +
+	"\x0fexclusive_grant\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x0eexclusiveGrant\"\xc4\x03\n" +
 	"\fWorkResponse\x125\n" +
 	"\n" +
 	"registered\x18\x01 \x01(\v2\x15.errand.v1.RegisteredR\n" +
@@ -912,7 +921,9 @@ const file_errand_v1_work_response_proto_rawDesc = "" +
 	"\x05drain\x18\x06 \x01(\bR\x05drain\x12\x18\n" +
 	"\agoodbye\x18\a \x01(\bR\agoodbye\x12B\n" +
 	"\x0freconnect_after\x18\b \x01(\v2\x19.google.protobuf.DurationR\x0ereconnectAfter\x12\x1c\n" +
-	"\taddresses\x18\t \x03(\tR\taddresses*\x86\x01\n" +
+	"\taddresses\x18\t \x03(\tR\taddresses\x12,\n" +
+	"\x05marks\x18\n" +
+	" \x01(\v2\x16.errand.v1.WorkerMarksR\x05marks*\x86\x01\n" +
 	"\tAckAnswer\x12\x1a\n" +
 	"\x16ACK_ANSWER_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13ACK_ANSWER_RECORDED\x10\x01\x12\x13\n" +
@@ -955,6 +966,7 @@ var file_errand_v1_work_response_proto_goTypes = []any{
 	(*durationpb.Duration)(nil), // 10: google.protobuf.Duration
 	(*Token)(nil),               // 11: errand.v1.Token
 	(*Limit)(nil),               // 12: errand.v1.Limit
+	(*WorkerMarks)(nil),         // 13: errand.v1.WorkerMarks
 }
 var file_errand_v1_work_response_proto_depIdxs = []int32{
 	10, // 0: errand.v1.Registered.lease:type_name -> google.protobuf.Duration
@@ -978,11 +990,12 @@ var file_errand_v1_work_response_proto_depIdxs = []int32{
 	6,  // 18: errand.v1.WorkResponse.stops:type_name -> errand.v1.StopAttempt
 	7,  // 19: errand.v1.WorkResponse.heartbeat_ack:type_name -> errand.v1.HeartbeatAck
 	10, // 20: errand.v1.WorkResponse.reconnect_after:type_name -> google.protobuf.Duration
-	21, // [21:21] is the sub-list for method output_type
-	21, // [21:21] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	13, // 21: errand.v1.WorkResponse.marks:type_name -> errand.v1.WorkerMarks
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_errand_v1_work_response_proto_init() }
@@ -992,6 +1005,7 @@ func file_errand_v1_work_response_proto_init() {
 	}
 	file_errand_v1_outcome_proto_init()
 	file_errand_v1_task_spec_proto_init()
+	file_errand_v1_worker_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

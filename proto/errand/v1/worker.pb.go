@@ -40,17 +40,17 @@ type Worker struct {
 	Connected bool `protobuf:"varint,6,opt,name=connected,proto3" json:"connected,omitempty"`
 	// How long ago it was heard of.
 	Silent *durationpb.Duration `protobuf:"bytes,7,opt,name=silent,proto3" json:"silent,omitempty"`
-	// It gets no more work until it is uncordoned. Not filled in this release.
+	// It gets no more work until it is uncordoned.
 	Cordoned bool `protobuf:"varint,8,opt,name=cordoned,proto3" json:"cordoned,omitempty"`
-	// Attempts that it runs. Not filled in this release.
+	// Attempts that it runs.
 	Running int32 `protobuf:"varint,9,opt,name=running,proto3" json:"running,omitempty"`
-	// Its labels: what it registered, then what LabelWorker laid over. Not filled in this release.
+	// Its labels: what it registered, then what LabelWorker laid over.
 	Labels map[string]string `protobuf:"bytes,10,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Its zone. Not filled in this release.
+	// Its zone.
 	Zone string `protobuf:"bytes,11,opt,name=zone,proto3" json:"zone,omitempty"`
-	// What it can carry. Not filled in this release.
+	// What it can carry.
 	Capacity *Requirements `protobuf:"bytes,12,opt,name=capacity,proto3" json:"capacity,omitempty"`
-	// Its program's version. Not filled in this release.
+	// Its program's version.
 	Version       string `protobuf:"bytes,13,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -235,12 +235,14 @@ func (x *ListWorkersRequest) GetPageToken() string {
 // ListWorkersResponse is a page.
 type ListWorkersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// By instance.
+	// By instance. A worker that has gone from one scheduler to another is listed once, as the one to which it is connected sees it.
 	Workers []*Worker `protobuf:"bytes,1,rep,name=workers,proto3" json:"workers,omitempty"`
 	// For the next page; empty at the end.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Instances of the region that did not answer in time: their workers are missing.
+	InstancesSilent int32 `protobuf:"varint,3,opt,name=instances_silent,json=instancesSilent,proto3" json:"instances_silent,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ListWorkersResponse) Reset() {
@@ -285,6 +287,13 @@ func (x *ListWorkersResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListWorkersResponse) GetInstancesSilent() int32 {
+	if x != nil {
+		return x.InstancesSilent
+	}
+	return 0
 }
 
 // DrainWorkerRequest names a worker.
@@ -554,14 +563,16 @@ func (x *UncordonWorkerResponse) GetWorker() *Worker {
 	return nil
 }
 
-// LabelWorkerRequest lays labels over those that a worker registered, for as long as the instance lives.
+// LabelWorkerRequest lays labels over those that a worker registered, for as long as the instance lives. Without set and remove it
+// changes nothing and shows the worker.
 type LabelWorkerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The worker instance, a UUID.
 	Worker string `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
-	// Labels to set. At most 64, keys of 1 to 63 bytes, values of at most 255.
+	// Labels to set. At most 64, keys of 1 to 63 bytes, values of at most 255. No more than 64 can be laid over one worker.
 	Set map[string]string `protobuf:"bytes,2,rep,name=set,proto3" json:"set,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Keys of labels to take away. At most 64 of 1 to 63 bytes.
+	// Keys of labels to take away, also of those that it registered, until they are set again. At most 64 of 1 to 63 bytes, none of which is
+	// in set. No more than 64 can be taken from one worker.
 	Remove        []string `protobuf:"bytes,3,rep,name=remove,proto3" json:"remove,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -618,6 +629,89 @@ func (x *LabelWorkerRequest) GetRemove() []string {
 	return nil
 }
 
+// WorkerMarks is what operators have laid over a worker. A scheduler keeps no list of workers: the worker carries its marks along, to
+// whichever scheduler it connects.
+type WorkerMarks struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Counts up at every change; the marks with the higher number stand.
+	Revision int64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	// It gets no more work until it is uncordoned.
+	Cordoned bool `protobuf:"varint,2,opt,name=cordoned,proto3" json:"cordoned,omitempty"`
+	// It gets no more work.
+	Draining bool `protobuf:"varint,3,opt,name=draining,proto3" json:"draining,omitempty"`
+	// Laid over the labels that it registers. At most 64, keys of 1 to 63 bytes, values of at most 255.
+	Labels map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Keys of labels that were taken away. At most 64 of 1 to 63 bytes.
+	Removed       []string `protobuf:"bytes,5,rep,name=removed,proto3" json:"removed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkerMarks) Reset() {
+	*x = WorkerMarks{}
+	mi := &file_errand_v1_worker_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkerMarks) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkerMarks) ProtoMessage() {}
+
+func (x *WorkerMarks) ProtoReflect() protoreflect.Message {
+	mi := &file_errand_v1_worker_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkerMarks.ProtoReflect.Descriptor instead.
+func (*WorkerMarks) Descriptor() ([]byte, []int) {
+	return file_errand_v1_worker_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *WorkerMarks) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *WorkerMarks) GetCordoned() bool {
+	if x != nil {
+		return x.Cordoned
+	}
+	return false
+}
+
+func (x *WorkerMarks) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
+}
+
+func (x *WorkerMarks) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *WorkerMarks) GetRemoved() []string {
+	if x != nil {
+		return x.Removed
+	}
+	return nil
+}
+
 // LabelWorkerResponse is the worker.
 type LabelWorkerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -629,7 +723,7 @@ type LabelWorkerResponse struct {
 
 func (x *LabelWorkerResponse) Reset() {
 	*x = LabelWorkerResponse{}
-	mi := &file_errand_v1_worker_proto_msgTypes[10]
+	mi := &file_errand_v1_worker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -641,7 +735,7 @@ func (x *LabelWorkerResponse) String() string {
 func (*LabelWorkerResponse) ProtoMessage() {}
 
 func (x *LabelWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_worker_proto_msgTypes[10]
+	mi := &file_errand_v1_worker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -654,7 +748,7 @@ func (x *LabelWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelWorkerResponse.ProtoReflect.Descriptor instead.
 func (*LabelWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_errand_v1_worker_proto_rawDescGZIP(), []int{10}
+	return file_errand_v1_worker_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LabelWorkerResponse) GetWorker() *Worker {
@@ -677,7 +771,7 @@ type Worker_KindCapacity struct {
 
 func (x *Worker_KindCapacity) Reset() {
 	*x = Worker_KindCapacity{}
-	mi := &file_errand_v1_worker_proto_msgTypes[12]
+	mi := &file_errand_v1_worker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -689,7 +783,7 @@ func (x *Worker_KindCapacity) String() string {
 func (*Worker_KindCapacity) ProtoMessage() {}
 
 func (x *Worker_KindCapacity) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_v1_worker_proto_msgTypes[12]
+	mi := &file_errand_v1_worker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -749,10 +843,11 @@ const file_errand_v1_worker_proto_rawDesc = "" +
 	"\tpage_size\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\tpageToken\"j\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\tpageToken\"\x95\x01\n" +
 	"\x13ListWorkersResponse\x12+\n" +
 	"\aworkers\x18\x01 \x03(\v2\x11.errand.v1.WorkerR\aworkers\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"7\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12)\n" +
+	"\x10instances_silent\x18\x03 \x01(\x05R\x0finstancesSilent\"7\n" +
 	"\x12DrainWorkerRequest\x12!\n" +
 	"\x06worker\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(?R\x06worker\"\x15\n" +
 	"\x13DrainWorkerResponse\"7\n" +
@@ -770,6 +865,16 @@ const file_errand_v1_worker_proto_rawDesc = "" +
 	"\x06remove\x18\x03 \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10@\x18\x01\"\x06r\x04 \x01(?R\x06remove\x1a6\n" +
 	"\bSetEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa6\x02\n" +
+	"\vWorkerMarks\x12#\n" +
+	"\brevision\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\brevision\x12\x1a\n" +
+	"\bcordoned\x18\x02 \x01(\bR\bcordoned\x12\x1a\n" +
+	"\bdraining\x18\x03 \x01(\bR\bdraining\x12S\n" +
+	"\x06labels\x18\x04 \x03(\v2\".errand.v1.WorkerMarks.LabelsEntryB\x17\xbaH\x14\x9a\x01\x11\x10@\"\x06r\x04 \x01(?*\x05r\x03(\xff\x01R\x06labels\x12*\n" +
+	"\aremoved\x18\x05 \x03(\tB\x10\xbaH\r\x92\x01\n" +
+	"\x10@\"\x06r\x04 \x01(?R\aremoved\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"@\n" +
 	"\x13LabelWorkerResponse\x12)\n" +
 	"\x06worker\x18\x01 \x01(\v2\x11.errand.v1.WorkerR\x06workerB5Z3github.com/errandhq/errand/proto/errand/v1;errandv1b\x06proto3"
@@ -786,7 +891,7 @@ func file_errand_v1_worker_proto_rawDescGZIP() []byte {
 	return file_errand_v1_worker_proto_rawDescData
 }
 
-var file_errand_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_errand_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_errand_v1_worker_proto_goTypes = []any{
 	(*Worker)(nil),                 // 0: errand.v1.Worker
 	(*ListWorkersRequest)(nil),     // 1: errand.v1.ListWorkersRequest
@@ -798,28 +903,31 @@ var file_errand_v1_worker_proto_goTypes = []any{
 	(*UncordonWorkerRequest)(nil),  // 7: errand.v1.UncordonWorkerRequest
 	(*UncordonWorkerResponse)(nil), // 8: errand.v1.UncordonWorkerResponse
 	(*LabelWorkerRequest)(nil),     // 9: errand.v1.LabelWorkerRequest
-	(*LabelWorkerResponse)(nil),    // 10: errand.v1.LabelWorkerResponse
-	nil,                            // 11: errand.v1.Worker.LabelsEntry
-	(*Worker_KindCapacity)(nil),    // 12: errand.v1.Worker.KindCapacity
-	nil,                            // 13: errand.v1.LabelWorkerRequest.SetEntry
-	(*durationpb.Duration)(nil),    // 14: google.protobuf.Duration
-	(*Requirements)(nil),           // 15: errand.v1.Requirements
+	(*WorkerMarks)(nil),            // 10: errand.v1.WorkerMarks
+	(*LabelWorkerResponse)(nil),    // 11: errand.v1.LabelWorkerResponse
+	nil,                            // 12: errand.v1.Worker.LabelsEntry
+	(*Worker_KindCapacity)(nil),    // 13: errand.v1.Worker.KindCapacity
+	nil,                            // 14: errand.v1.LabelWorkerRequest.SetEntry
+	nil,                            // 15: errand.v1.WorkerMarks.LabelsEntry
+	(*durationpb.Duration)(nil),    // 16: google.protobuf.Duration
+	(*Requirements)(nil),           // 17: errand.v1.Requirements
 }
 var file_errand_v1_worker_proto_depIdxs = []int32{
-	12, // 0: errand.v1.Worker.kinds:type_name -> errand.v1.Worker.KindCapacity
-	14, // 1: errand.v1.Worker.silent:type_name -> google.protobuf.Duration
-	11, // 2: errand.v1.Worker.labels:type_name -> errand.v1.Worker.LabelsEntry
-	15, // 3: errand.v1.Worker.capacity:type_name -> errand.v1.Requirements
+	13, // 0: errand.v1.Worker.kinds:type_name -> errand.v1.Worker.KindCapacity
+	16, // 1: errand.v1.Worker.silent:type_name -> google.protobuf.Duration
+	12, // 2: errand.v1.Worker.labels:type_name -> errand.v1.Worker.LabelsEntry
+	17, // 3: errand.v1.Worker.capacity:type_name -> errand.v1.Requirements
 	0,  // 4: errand.v1.ListWorkersResponse.workers:type_name -> errand.v1.Worker
 	0,  // 5: errand.v1.CordonWorkerResponse.worker:type_name -> errand.v1.Worker
 	0,  // 6: errand.v1.UncordonWorkerResponse.worker:type_name -> errand.v1.Worker
-	13, // 7: errand.v1.LabelWorkerRequest.set:type_name -> errand.v1.LabelWorkerRequest.SetEntry
-	0,  // 8: errand.v1.LabelWorkerResponse.worker:type_name -> errand.v1.Worker
-	9,  // [9:9] is the sub-list for method output_type
-	9,  // [9:9] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	14, // 7: errand.v1.LabelWorkerRequest.set:type_name -> errand.v1.LabelWorkerRequest.SetEntry
+	15, // 8: errand.v1.WorkerMarks.labels:type_name -> errand.v1.WorkerMarks.LabelsEntry
+	0,  // 9: errand.v1.LabelWorkerResponse.worker:type_name -> errand.v1.Worker
+	10, // [10:10] is the sub-list for method output_type
+	10, // [10:10] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_errand_v1_worker_proto_init() }
@@ -834,7 +942,7 @@ func file_errand_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_errand_v1_worker_proto_rawDesc), len(file_errand_v1_worker_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

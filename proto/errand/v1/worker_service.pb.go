@@ -108,7 +108,9 @@ type PollResponse struct {
 	// Answers the heartbeat.
 	HeartbeatAck *HeartbeatAck `protobuf:"bytes,4,opt,name=heartbeat_ack,json=heartbeatAck,proto3" json:"heartbeat_ack,omitempty"`
 	// No more work will come: finish what runs.
-	Drain         bool `protobuf:"varint,5,opt,name=drain,proto3" json:"drain,omitempty"`
+	Drain bool `protobuf:"varint,5,opt,name=drain,proto3" json:"drain,omitempty"`
+	// What operators have laid over this worker, as a whole: keep it and say it again in every register.
+	Marks         *WorkerMarks `protobuf:"bytes,6,opt,name=marks,proto3" json:"marks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -176,6 +178,13 @@ func (x *PollResponse) GetDrain() bool {
 		return x.Drain
 	}
 	return false
+}
+
+func (x *PollResponse) GetMarks() *WorkerMarks {
+	if x != nil {
+		return x.Marks
+	}
+	return nil
 }
 
 // ReportRequest tells of attempts.
@@ -547,13 +556,13 @@ var File_errand_v1_worker_service_proto protoreflect.FileDescriptor
 
 const file_errand_v1_worker_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1eerrand/v1/worker_service.proto\x12\terrand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17errand/v1/outcome.proto\x1a\x14errand/v1/task.proto\x1a\x1cerrand/v1/work_request.proto\x1a\x1derrand/v1/work_response.proto\x1a\x1egoogle/protobuf/duration.proto\"\xec\x01\n" +
+	"\x1eerrand/v1/worker_service.proto\x12\terrand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17errand/v1/outcome.proto\x1a\x14errand/v1/task.proto\x1a\x1cerrand/v1/work_request.proto\x1a\x1derrand/v1/work_response.proto\x1a\x16errand/v1/worker.proto\x1a\x1egoogle/protobuf/duration.proto\"\xec\x01\n" +
 	"\vPollRequest\x127\n" +
 	"\bregister\x18\x01 \x01(\v2\x13.errand.v1.RegisterB\x06\xbaH\x03\xc8\x01\x01R\bregister\x12;\n" +
 	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\f\xbaH\t\xaa\x01\x06\"\x02\b<2\x00R\x04wait\x123\n" +
 	"\x0fmax_assignments\x18\x03 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\x0emaxAssignments\x122\n" +
-	"\theartbeat\x18\x04 \x01(\v2\x14.errand.v1.HeartbeatR\theartbeat\"\xf6\x01\n" +
+	"\theartbeat\x18\x04 \x01(\v2\x14.errand.v1.HeartbeatR\theartbeat\"\xa4\x02\n" +
 	"\fPollResponse\x12-\n" +
 	"\x06assign\x18\x01 \x03(\v2\x15.errand.v1.AssignmentR\x06assign\x12,\n" +
 	"\x05stops\x18\x02 \x03(\v2\x16.errand.v1.StopAttemptR\x05stops\x125\n" +
@@ -561,7 +570,8 @@ const file_errand_v1_worker_service_proto_rawDesc = "" +
 	"registered\x18\x03 \x01(\v2\x15.errand.v1.RegisteredR\n" +
 	"registered\x12<\n" +
 	"\rheartbeat_ack\x18\x04 \x01(\v2\x17.errand.v1.HeartbeatAckR\fheartbeatAck\x12\x14\n" +
-	"\x05drain\x18\x05 \x01(\bR\x05drain\"\xe9\x02\n" +
+	"\x05drain\x18\x05 \x01(\bR\x05drain\x12,\n" +
+	"\x05marks\x18\x06 \x01(\v2\x16.errand.v1.WorkerMarksR\x05marks\"\xe9\x02\n" +
 	"\rReportRequest\x120\n" +
 	"\x0fworker_instance\x18\x01 \x01(\fB\a\xbaH\x04z\x02h\x10R\x0eworkerInstance\x12:\n" +
 	"\bfinished\x18\x02 \x03(\v2\x13.errand.v1.FinishedB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\bfinished\x127\n" +
@@ -623,16 +633,17 @@ var file_errand_v1_worker_service_proto_goTypes = []any{
 	(*StopAttempt)(nil),         // 11: errand.v1.StopAttempt
 	(*Registered)(nil),          // 12: errand.v1.Registered
 	(*HeartbeatAck)(nil),        // 13: errand.v1.HeartbeatAck
-	(*Finished)(nil),            // 14: errand.v1.Finished
-	(*Token)(nil),               // 15: errand.v1.Token
-	(*Progress)(nil),            // 16: errand.v1.Progress
-	(*Checkpoint)(nil),          // 17: errand.v1.Checkpoint
-	(*Ack)(nil),                 // 18: errand.v1.Ack
-	(TaskState)(0),              // 19: errand.v1.TaskState
-	(*Result)(nil),              // 20: errand.v1.Result
-	(*Failure)(nil),             // 21: errand.v1.Failure
-	(*WorkRequest)(nil),         // 22: errand.v1.WorkRequest
-	(*WorkResponse)(nil),        // 23: errand.v1.WorkResponse
+	(*WorkerMarks)(nil),         // 14: errand.v1.WorkerMarks
+	(*Finished)(nil),            // 15: errand.v1.Finished
+	(*Token)(nil),               // 16: errand.v1.Token
+	(*Progress)(nil),            // 17: errand.v1.Progress
+	(*Checkpoint)(nil),          // 18: errand.v1.Checkpoint
+	(*Ack)(nil),                 // 19: errand.v1.Ack
+	(TaskState)(0),              // 20: errand.v1.TaskState
+	(*Result)(nil),              // 21: errand.v1.Result
+	(*Failure)(nil),             // 22: errand.v1.Failure
+	(*WorkRequest)(nil),         // 23: errand.v1.WorkRequest
+	(*WorkResponse)(nil),        // 24: errand.v1.WorkResponse
 }
 var file_errand_v1_worker_service_proto_depIdxs = []int32{
 	7,  // 0: errand.v1.PollRequest.register:type_name -> errand.v1.Register
@@ -642,32 +653,33 @@ var file_errand_v1_worker_service_proto_depIdxs = []int32{
 	11, // 4: errand.v1.PollResponse.stops:type_name -> errand.v1.StopAttempt
 	12, // 5: errand.v1.PollResponse.registered:type_name -> errand.v1.Registered
 	13, // 6: errand.v1.PollResponse.heartbeat_ack:type_name -> errand.v1.HeartbeatAck
-	14, // 7: errand.v1.ReportRequest.finished:type_name -> errand.v1.Finished
-	15, // 8: errand.v1.ReportRequest.accepted:type_name -> errand.v1.Token
-	16, // 9: errand.v1.ReportRequest.progress:type_name -> errand.v1.Progress
-	17, // 10: errand.v1.ReportRequest.checkpoints:type_name -> errand.v1.Checkpoint
-	9,  // 11: errand.v1.ReportRequest.heartbeat:type_name -> errand.v1.Heartbeat
-	18, // 12: errand.v1.ReportResponse.acks:type_name -> errand.v1.Ack
-	11, // 13: errand.v1.ReportResponse.stops:type_name -> errand.v1.StopAttempt
-	13, // 14: errand.v1.ReportResponse.heartbeat_ack:type_name -> errand.v1.HeartbeatAck
-	15, // 15: errand.v1.ReadParentsRequest.token:type_name -> errand.v1.Token
-	19, // 16: errand.v1.ParentResult.state:type_name -> errand.v1.TaskState
-	20, // 17: errand.v1.ParentResult.result:type_name -> errand.v1.Result
-	21, // 18: errand.v1.ParentResult.failure:type_name -> errand.v1.Failure
-	5,  // 19: errand.v1.ReadParentsResponse.parents:type_name -> errand.v1.ParentResult
-	22, // 20: errand.v1.WorkerService.Work:input_type -> errand.v1.WorkRequest
-	0,  // 21: errand.v1.WorkerService.Poll:input_type -> errand.v1.PollRequest
-	2,  // 22: errand.v1.WorkerService.Report:input_type -> errand.v1.ReportRequest
-	4,  // 23: errand.v1.WorkerService.ReadParents:input_type -> errand.v1.ReadParentsRequest
-	23, // 24: errand.v1.WorkerService.Work:output_type -> errand.v1.WorkResponse
-	1,  // 25: errand.v1.WorkerService.Poll:output_type -> errand.v1.PollResponse
-	3,  // 26: errand.v1.WorkerService.Report:output_type -> errand.v1.ReportResponse
-	6,  // 27: errand.v1.WorkerService.ReadParents:output_type -> errand.v1.ReadParentsResponse
-	24, // [24:28] is the sub-list for method output_type
-	20, // [20:24] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	14, // 7: errand.v1.PollResponse.marks:type_name -> errand.v1.WorkerMarks
+	15, // 8: errand.v1.ReportRequest.finished:type_name -> errand.v1.Finished
+	16, // 9: errand.v1.ReportRequest.accepted:type_name -> errand.v1.Token
+	17, // 10: errand.v1.ReportRequest.progress:type_name -> errand.v1.Progress
+	18, // 11: errand.v1.ReportRequest.checkpoints:type_name -> errand.v1.Checkpoint
+	9,  // 12: errand.v1.ReportRequest.heartbeat:type_name -> errand.v1.Heartbeat
+	19, // 13: errand.v1.ReportResponse.acks:type_name -> errand.v1.Ack
+	11, // 14: errand.v1.ReportResponse.stops:type_name -> errand.v1.StopAttempt
+	13, // 15: errand.v1.ReportResponse.heartbeat_ack:type_name -> errand.v1.HeartbeatAck
+	16, // 16: errand.v1.ReadParentsRequest.token:type_name -> errand.v1.Token
+	20, // 17: errand.v1.ParentResult.state:type_name -> errand.v1.TaskState
+	21, // 18: errand.v1.ParentResult.result:type_name -> errand.v1.Result
+	22, // 19: errand.v1.ParentResult.failure:type_name -> errand.v1.Failure
+	5,  // 20: errand.v1.ReadParentsResponse.parents:type_name -> errand.v1.ParentResult
+	23, // 21: errand.v1.WorkerService.Work:input_type -> errand.v1.WorkRequest
+	0,  // 22: errand.v1.WorkerService.Poll:input_type -> errand.v1.PollRequest
+	2,  // 23: errand.v1.WorkerService.Report:input_type -> errand.v1.ReportRequest
+	4,  // 24: errand.v1.WorkerService.ReadParents:input_type -> errand.v1.ReadParentsRequest
+	24, // 25: errand.v1.WorkerService.Work:output_type -> errand.v1.WorkResponse
+	1,  // 26: errand.v1.WorkerService.Poll:output_type -> errand.v1.PollResponse
+	3,  // 27: errand.v1.WorkerService.Report:output_type -> errand.v1.ReportResponse
+	6,  // 28: errand.v1.WorkerService.ReadParents:output_type -> errand.v1.ReadParentsResponse
+	25, // [25:29] is the sub-list for method output_type
+	21, // [21:25] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_errand_v1_worker_service_proto_init() }
@@ -679,6 +691,7 @@ func file_errand_v1_worker_service_proto_init() {
 	file_errand_v1_task_proto_init()
 	file_errand_v1_work_request_proto_init()
 	file_errand_v1_work_response_proto_init()
+	file_errand_v1_worker_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

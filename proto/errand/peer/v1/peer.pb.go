@@ -637,6 +637,253 @@ func (x *OverviewResponse) GetOverview() *v1.Overview {
 	return nil
 }
 
+// WorkersRequest asks for workers.
+type WorkersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Those above this one, 16 bytes; empty for the first.
+	After []byte `protobuf:"bytes,1,opt,name=after,proto3" json:"after,omitempty"`
+	// How many. At most 500.
+	Limit         int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkersRequest) Reset() {
+	*x = WorkersRequest{}
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkersRequest) ProtoMessage() {}
+
+func (x *WorkersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkersRequest.ProtoReflect.Descriptor instead.
+func (*WorkersRequest) Descriptor() ([]byte, []int) {
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *WorkersRequest) GetAfter() []byte {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *WorkersRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// WorkersResponse is a page of them.
+type WorkersResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By instance.
+	Workers []*v1.Worker `protobuf:"bytes,1,rep,name=workers,proto3" json:"workers,omitempty"`
+	// There are more.
+	More          bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkersResponse) Reset() {
+	*x = WorkersResponse{}
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkersResponse) ProtoMessage() {}
+
+func (x *WorkersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkersResponse.ProtoReflect.Descriptor instead.
+func (*WorkersResponse) Descriptor() ([]byte, []int) {
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *WorkersResponse) GetWorkers() []*v1.Worker {
+	if x != nil {
+		return x.Workers
+	}
+	return nil
+}
+
+func (x *WorkersResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+// MarkWorkerRequest says what an operator wants. Without any change it asks for the worker as it stands.
+type MarkWorkerRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The worker instance, 16 bytes.
+	Worker []byte `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	// Cordon it, or uncordon it; unset for neither.
+	Cordon *bool `protobuf:"varint,2,opt,name=cordon,proto3,oneof" json:"cordon,omitempty"`
+	// Give it no more work.
+	Drain bool `protobuf:"varint,3,opt,name=drain,proto3" json:"drain,omitempty"`
+	// Labels to set, as LabelWorker has them.
+	Labels        *v1.LabelWorkerRequest `protobuf:"bytes,4,opt,name=labels,proto3" json:"labels,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MarkWorkerRequest) Reset() {
+	*x = MarkWorkerRequest{}
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MarkWorkerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MarkWorkerRequest) ProtoMessage() {}
+
+func (x *MarkWorkerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MarkWorkerRequest.ProtoReflect.Descriptor instead.
+func (*MarkWorkerRequest) Descriptor() ([]byte, []int) {
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *MarkWorkerRequest) GetWorker() []byte {
+	if x != nil {
+		return x.Worker
+	}
+	return nil
+}
+
+func (x *MarkWorkerRequest) GetCordon() bool {
+	if x != nil && x.Cordon != nil {
+		return *x.Cordon
+	}
+	return false
+}
+
+func (x *MarkWorkerRequest) GetDrain() bool {
+	if x != nil {
+		return x.Drain
+	}
+	return false
+}
+
+func (x *MarkWorkerRequest) GetLabels() *v1.LabelWorkerRequest {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+// MarkWorkerResponse is the worker.
+type MarkWorkerResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As it stands; unset when it is not connected to the asked instance.
+	Worker *v1.Worker `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	// The asked instance knew it, and it is not connected now.
+	Gone bool `protobuf:"varint,2,opt,name=gone,proto3" json:"gone,omitempty"`
+	// More labels than can be laid over a worker: nothing was changed.
+	Full          bool `protobuf:"varint,3,opt,name=full,proto3" json:"full,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MarkWorkerResponse) Reset() {
+	*x = MarkWorkerResponse{}
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MarkWorkerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MarkWorkerResponse) ProtoMessage() {}
+
+func (x *MarkWorkerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MarkWorkerResponse.ProtoReflect.Descriptor instead.
+func (*MarkWorkerResponse) Descriptor() ([]byte, []int) {
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *MarkWorkerResponse) GetWorker() *v1.Worker {
+	if x != nil {
+		return x.Worker
+	}
+	return nil
+}
+
+func (x *MarkWorkerResponse) GetGone() bool {
+	if x != nil {
+		return x.Gone
+	}
+	return false
+}
+
+func (x *MarkWorkerResponse) GetFull() bool {
+	if x != nil {
+		return x.Full
+	}
+	return false
+}
+
 // CancelRequest names an attempt.
 type CancelRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -656,7 +903,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[10]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -668,7 +915,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[10]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -681,7 +928,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{10}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CancelRequest) GetId() []byte {
@@ -728,7 +975,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[11]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -740,7 +987,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[11]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -753,7 +1000,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{11}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{15}
 }
 
 // WatchRequest names tasks.
@@ -769,7 +1016,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[12]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -781,7 +1028,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[12]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -794,7 +1041,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{12}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchRequest) GetIds() [][]byte {
@@ -822,7 +1069,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[13]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -834,7 +1081,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[13]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -847,7 +1094,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{13}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchResponse) GetEnded() [][]byte {
@@ -873,7 +1120,7 @@ type HintRequest struct {
 
 func (x *HintRequest) Reset() {
 	*x = HintRequest{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[14]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -885,7 +1132,7 @@ func (x *HintRequest) String() string {
 func (*HintRequest) ProtoMessage() {}
 
 func (x *HintRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[14]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -898,7 +1145,7 @@ func (x *HintRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HintRequest.ProtoReflect.Descriptor instead.
 func (*HintRequest) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{14}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *HintRequest) GetStarvedKinds() []string {
@@ -931,7 +1178,7 @@ type HintResponse struct {
 
 func (x *HintResponse) Reset() {
 	*x = HintResponse{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[15]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -943,7 +1190,7 @@ func (x *HintResponse) String() string {
 func (*HintResponse) ProtoMessage() {}
 
 func (x *HintResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[15]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -956,14 +1203,14 @@ func (x *HintResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HintResponse.ProtoReflect.Descriptor instead.
 func (*HintResponse) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{15}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{19}
 }
 
 var File_errand_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_errand_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x19errand/peer/v1/peer.proto\x12\x0eerrand.peer.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18errand/v1/overview.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"H\n" +
+	"\x19errand/peer/v1/peer.proto\x12\x0eerrand.peer.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18errand/v1/overview.proto\x1a\x16errand/v1/worker.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"H\n" +
 	"\bKindRoom\x12\x1d\n" +
 	"\x04kind\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(?R\x04kind\x12\x1d\n" +
 	"\x05slots\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05slots\"\x8e\x01\n" +
@@ -1004,7 +1251,24 @@ const file_errand_peer_v1_peer_proto_rawDesc = "" +
 	"\vUseResponse\"\x11\n" +
 	"\x0fOverviewRequest\"C\n" +
 	"\x10OverviewResponse\x12/\n" +
-	"\boverview\x18\x01 \x01(\v2\x13.errand.v1.OverviewR\boverview\"\xaa\x01\n" +
+	"\boverview\x18\x01 \x01(\v2\x13.errand.v1.OverviewR\boverview\"Q\n" +
+	"\x0eWorkersRequest\x12\x1d\n" +
+	"\x05after\x18\x01 \x01(\fB\a\xbaH\x04z\x02\x18\x10R\x05after\x12 \n" +
+	"\x05limit\x18\x02 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x01R\x05limit\"R\n" +
+	"\x0fWorkersResponse\x12+\n" +
+	"\aworkers\x18\x01 \x03(\v2\x11.errand.v1.WorkerR\aworkers\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"\xa9\x01\n" +
+	"\x11MarkWorkerRequest\x12\x1f\n" +
+	"\x06worker\x18\x01 \x01(\fB\a\xbaH\x04z\x02h\x10R\x06worker\x12\x1b\n" +
+	"\x06cordon\x18\x02 \x01(\bH\x00R\x06cordon\x88\x01\x01\x12\x14\n" +
+	"\x05drain\x18\x03 \x01(\bR\x05drain\x125\n" +
+	"\x06labels\x18\x04 \x01(\v2\x1d.errand.v1.LabelWorkerRequestR\x06labelsB\t\n" +
+	"\a_cordon\"g\n" +
+	"\x12MarkWorkerResponse\x12)\n" +
+	"\x06worker\x18\x01 \x01(\v2\x11.errand.v1.WorkerR\x06worker\x12\x12\n" +
+	"\x04gone\x18\x02 \x01(\bR\x04gone\x12\x12\n" +
+	"\x04full\x18\x03 \x01(\bR\x04full\"\xaa\x01\n" +
 	"\rCancelRequest\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\fB\a\xbaH\x04z\x02h\x10R\x02id\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x03R\aattempt\x12\x1f\n" +
@@ -1024,14 +1288,17 @@ const file_errand_peer_v1_peer_proto_rawDesc = "" +
 	"\asession\x18\x02 \x01(\fB\n" +
 	"\xbaH\a\xd8\x01\x01z\x02h\x10R\asession\x125\n" +
 	"\ffresh_shards\x18\x03 \x03(\x05B\x12\xbaH\x0f\x92\x01\f\x10\x80\x02\"\a\x1a\x05\x18\xff\x01(\x00R\vfreshShards\"\x0e\n" +
-	"\fHintResponse2\xb1\x03\n" +
+	"\fHintResponse2\xd2\x04\n" +
 	"\vPeerService\x12A\n" +
 	"\x04Lend\x12\x1b.errand.peer.v1.LendRequest\x1a\x1c.errand.peer.v1.LendResponse\x12G\n" +
 	"\x06Cancel\x12\x1d.errand.peer.v1.CancelRequest\x1a\x1e.errand.peer.v1.CancelResponse\x12D\n" +
 	"\x05Watch\x12\x1c.errand.peer.v1.WatchRequest\x1a\x1d.errand.peer.v1.WatchResponse\x12A\n" +
 	"\x04Hint\x12\x1b.errand.peer.v1.HintRequest\x1a\x1c.errand.peer.v1.HintResponse\x12>\n" +
 	"\x03Use\x12\x1a.errand.peer.v1.UseRequest\x1a\x1b.errand.peer.v1.UseResponse\x12M\n" +
-	"\bOverview\x12\x1f.errand.peer.v1.OverviewRequest\x1a .errand.peer.v1.OverviewResponseB8Z6github.com/errandhq/errand/proto/errand/peer/v1;peerv1b\x06proto3"
+	"\bOverview\x12\x1f.errand.peer.v1.OverviewRequest\x1a .errand.peer.v1.OverviewResponse\x12J\n" +
+	"\aWorkers\x12\x1e.errand.peer.v1.WorkersRequest\x1a\x1f.errand.peer.v1.WorkersResponse\x12S\n" +
+	"\n" +
+	"MarkWorker\x12!.errand.peer.v1.MarkWorkerRequest\x1a\".errand.peer.v1.MarkWorkerResponseB8Z6github.com/errandhq/errand/proto/errand/peer/v1;peerv1b\x06proto3"
 
 var (
 	file_errand_peer_v1_peer_proto_rawDescOnce sync.Once
@@ -1045,7 +1312,7 @@ func file_errand_peer_v1_peer_proto_rawDescGZIP() []byte {
 	return file_errand_peer_v1_peer_proto_rawDescData
 }
 
-var file_errand_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_errand_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_errand_peer_v1_peer_proto_goTypes = []any{
 	(*KindRoom)(nil),              // 0: errand.peer.v1.KindRoom
 	(*LendRequest)(nil),           // 1: errand.peer.v1.LendRequest
@@ -1057,41 +1324,54 @@ var file_errand_peer_v1_peer_proto_goTypes = []any{
 	(*UseResponse)(nil),           // 7: errand.peer.v1.UseResponse
 	(*OverviewRequest)(nil),       // 8: errand.peer.v1.OverviewRequest
 	(*OverviewResponse)(nil),      // 9: errand.peer.v1.OverviewResponse
-	(*CancelRequest)(nil),         // 10: errand.peer.v1.CancelRequest
-	(*CancelResponse)(nil),        // 11: errand.peer.v1.CancelResponse
-	(*WatchRequest)(nil),          // 12: errand.peer.v1.WatchRequest
-	(*WatchResponse)(nil),         // 13: errand.peer.v1.WatchResponse
-	(*HintRequest)(nil),           // 14: errand.peer.v1.HintRequest
-	(*HintResponse)(nil),          // 15: errand.peer.v1.HintResponse
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
-	(*v1.Overview)(nil),           // 17: errand.v1.Overview
+	(*WorkersRequest)(nil),        // 10: errand.peer.v1.WorkersRequest
+	(*WorkersResponse)(nil),       // 11: errand.peer.v1.WorkersResponse
+	(*MarkWorkerRequest)(nil),     // 12: errand.peer.v1.MarkWorkerRequest
+	(*MarkWorkerResponse)(nil),    // 13: errand.peer.v1.MarkWorkerResponse
+	(*CancelRequest)(nil),         // 14: errand.peer.v1.CancelRequest
+	(*CancelResponse)(nil),        // 15: errand.peer.v1.CancelResponse
+	(*WatchRequest)(nil),          // 16: errand.peer.v1.WatchRequest
+	(*WatchResponse)(nil),         // 17: errand.peer.v1.WatchResponse
+	(*HintRequest)(nil),           // 18: errand.peer.v1.HintRequest
+	(*HintResponse)(nil),          // 19: errand.peer.v1.HintResponse
+	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
+	(*v1.Overview)(nil),           // 21: errand.v1.Overview
+	(*v1.Worker)(nil),             // 22: errand.v1.Worker
+	(*v1.LabelWorkerRequest)(nil), // 23: errand.v1.LabelWorkerRequest
 }
 var file_errand_peer_v1_peer_proto_depIdxs = []int32{
 	0,  // 0: errand.peer.v1.LendRequest.room:type_name -> errand.peer.v1.KindRoom
-	16, // 1: errand.peer.v1.Row.due:type_name -> google.protobuf.Timestamp
-	16, // 2: errand.peer.v1.Row.start_by:type_name -> google.protobuf.Timestamp
+	20, // 1: errand.peer.v1.Row.due:type_name -> google.protobuf.Timestamp
+	20, // 2: errand.peer.v1.Row.start_by:type_name -> google.protobuf.Timestamp
 	3,  // 3: errand.peer.v1.Row.limits:type_name -> errand.peer.v1.RowLimit
 	2,  // 4: errand.peer.v1.LendResponse.rows:type_name -> errand.peer.v1.Row
 	5,  // 5: errand.peer.v1.UseRequest.used:type_name -> errand.peer.v1.TenantUse
 	0,  // 6: errand.peer.v1.UseRequest.slots:type_name -> errand.peer.v1.KindRoom
-	17, // 7: errand.peer.v1.OverviewResponse.overview:type_name -> errand.v1.Overview
-	1,  // 8: errand.peer.v1.PeerService.Lend:input_type -> errand.peer.v1.LendRequest
-	10, // 9: errand.peer.v1.PeerService.Cancel:input_type -> errand.peer.v1.CancelRequest
-	12, // 10: errand.peer.v1.PeerService.Watch:input_type -> errand.peer.v1.WatchRequest
-	14, // 11: errand.peer.v1.PeerService.Hint:input_type -> errand.peer.v1.HintRequest
-	6,  // 12: errand.peer.v1.PeerService.Use:input_type -> errand.peer.v1.UseRequest
-	8,  // 13: errand.peer.v1.PeerService.Overview:input_type -> errand.peer.v1.OverviewRequest
-	4,  // 14: errand.peer.v1.PeerService.Lend:output_type -> errand.peer.v1.LendResponse
-	11, // 15: errand.peer.v1.PeerService.Cancel:output_type -> errand.peer.v1.CancelResponse
-	13, // 16: errand.peer.v1.PeerService.Watch:output_type -> errand.peer.v1.WatchResponse
-	15, // 17: errand.peer.v1.PeerService.Hint:output_type -> errand.peer.v1.HintResponse
-	7,  // 18: errand.peer.v1.PeerService.Use:output_type -> errand.peer.v1.UseResponse
-	9,  // 19: errand.peer.v1.PeerService.Overview:output_type -> errand.peer.v1.OverviewResponse
-	14, // [14:20] is the sub-list for method output_type
-	8,  // [8:14] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	21, // 7: errand.peer.v1.OverviewResponse.overview:type_name -> errand.v1.Overview
+	22, // 8: errand.peer.v1.WorkersResponse.workers:type_name -> errand.v1.Worker
+	23, // 9: errand.peer.v1.MarkWorkerRequest.labels:type_name -> errand.v1.LabelWorkerRequest
+	22, // 10: errand.peer.v1.MarkWorkerResponse.worker:type_name -> errand.v1.Worker
+	1,  // 11: errand.peer.v1.PeerService.Lend:input_type -> errand.peer.v1.LendRequest
+	14, // 12: errand.peer.v1.PeerService.Cancel:input_type -> errand.peer.v1.CancelRequest
+	16, // 13: errand.peer.v1.PeerService.Watch:input_type -> errand.peer.v1.WatchRequest
+	18, // 14: errand.peer.v1.PeerService.Hint:input_type -> errand.peer.v1.HintRequest
+	6,  // 15: errand.peer.v1.PeerService.Use:input_type -> errand.peer.v1.UseRequest
+	8,  // 16: errand.peer.v1.PeerService.Overview:input_type -> errand.peer.v1.OverviewRequest
+	10, // 17: errand.peer.v1.PeerService.Workers:input_type -> errand.peer.v1.WorkersRequest
+	12, // 18: errand.peer.v1.PeerService.MarkWorker:input_type -> errand.peer.v1.MarkWorkerRequest
+	4,  // 19: errand.peer.v1.PeerService.Lend:output_type -> errand.peer.v1.LendResponse
+	15, // 20: errand.peer.v1.PeerService.Cancel:output_type -> errand.peer.v1.CancelResponse
+	17, // 21: errand.peer.v1.PeerService.Watch:output_type -> errand.peer.v1.WatchResponse
+	19, // 22: errand.peer.v1.PeerService.Hint:output_type -> errand.peer.v1.HintResponse
+	7,  // 23: errand.peer.v1.PeerService.Use:output_type -> errand.peer.v1.UseResponse
+	9,  // 24: errand.peer.v1.PeerService.Overview:output_type -> errand.peer.v1.OverviewResponse
+	11, // 25: errand.peer.v1.PeerService.Workers:output_type -> errand.peer.v1.WorkersResponse
+	13, // 26: errand.peer.v1.PeerService.MarkWorker:output_type -> errand.peer.v1.MarkWorkerResponse
+	19, // [19:27] is the sub-list for method output_type
+	11, // [11:19] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_errand_peer_v1_peer_proto_init() }
@@ -1099,13 +1379,14 @@ func file_errand_peer_v1_peer_proto_init() {
 	if File_errand_peer_v1_peer_proto != nil {
 		return
 	}
+	file_errand_peer_v1_peer_proto_msgTypes[12].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_errand_peer_v1_peer_proto_rawDesc), len(file_errand_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -151,15 +151,15 @@ type AdminServiceClient interface {
 	DrainRegion(context.Context, *v1.DrainRegionRequest) (*v1.DrainRegionResponse, error)
 	// ResumeRegion takes a drain back. NOT_YET_AVAILABLE in this release.
 	ResumeRegion(context.Context, *v1.ResumeRegionRequest) (*v1.ResumeRegionResponse, error)
-	// ListWorkers returns the workers connected to the instance that answers.
+	// ListWorkers returns the workers of the region.
 	ListWorkers(context.Context, *v1.ListWorkersRequest) (*v1.ListWorkersResponse, error)
 	// DrainWorker lets a worker finish what it runs and gives it no more.
 	DrainWorker(context.Context, *v1.DrainWorkerRequest) (*v1.DrainWorkerResponse, error)
-	// CordonWorker gives a worker no more work until it is uncordoned; the worker itself is not told. NOT_YET_AVAILABLE in this release.
+	// CordonWorker gives a worker no more work until it is uncordoned. What it runs goes on.
 	CordonWorker(context.Context, *v1.CordonWorkerRequest) (*v1.CordonWorkerResponse, error)
-	// UncordonWorker gives a worker work again. NOT_YET_AVAILABLE in this release.
+	// UncordonWorker gives a worker work again, unless it drains.
 	UncordonWorker(context.Context, *v1.UncordonWorkerRequest) (*v1.UncordonWorkerResponse, error)
-	// LabelWorker changes a worker's labels. NOT_YET_AVAILABLE in this release.
+	// LabelWorker changes a worker's labels. What it runs goes on, also where the new labels would not allow it.
 	LabelWorker(context.Context, *v1.LabelWorkerRequest) (*v1.LabelWorkerResponse, error)
 	// GetOverview tells who waits and who runs in the region.
 	GetOverview(context.Context, *v1.GetOverviewRequest) (*v1.GetOverviewResponse, error)
@@ -687,15 +687,15 @@ type AdminServiceHandler interface {
 	DrainRegion(context.Context, *v1.DrainRegionRequest) (*v1.DrainRegionResponse, error)
 	// ResumeRegion takes a drain back. NOT_YET_AVAILABLE in this release.
 	ResumeRegion(context.Context, *v1.ResumeRegionRequest) (*v1.ResumeRegionResponse, error)
-	// ListWorkers returns the workers connected to the instance that answers.
+	// ListWorkers returns the workers of the region.
 	ListWorkers(context.Context, *v1.ListWorkersRequest) (*v1.ListWorkersResponse, error)
 	// DrainWorker lets a worker finish what it runs and gives it no more.
 	DrainWorker(context.Context, *v1.DrainWorkerRequest) (*v1.DrainWorkerResponse, error)
-	// CordonWorker gives a worker no more work until it is uncordoned; the worker itself is not told. NOT_YET_AVAILABLE in this release.
+	// CordonWorker gives a worker no more work until it is uncordoned. What it runs goes on.
 	CordonWorker(context.Context, *v1.CordonWorkerRequest) (*v1.CordonWorkerResponse, error)
-	// UncordonWorker gives a worker work again. NOT_YET_AVAILABLE in this release.
+	// UncordonWorker gives a worker work again, unless it drains.
 	UncordonWorker(context.Context, *v1.UncordonWorkerRequest) (*v1.UncordonWorkerResponse, error)
-	// LabelWorker changes a worker's labels. NOT_YET_AVAILABLE in this release.
+	// LabelWorker changes a worker's labels. What it runs goes on, also where the new labels would not allow it.
 	LabelWorker(context.Context, *v1.LabelWorkerRequest) (*v1.LabelWorkerResponse, error)
 	// GetOverview tells who waits and who runs in the region.
 	GetOverview(context.Context, *v1.GetOverviewRequest) (*v1.GetOverviewResponse, error)

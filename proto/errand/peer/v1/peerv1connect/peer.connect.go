@@ -45,6 +45,10 @@ const (
 	PeerServiceUseProcedure = "/errand.peer.v1.PeerService/Use"
 	// PeerServiceOverviewProcedure is the fully-qualified name of the PeerService's Overview RPC.
 	PeerServiceOverviewProcedure = "/errand.peer.v1.PeerService/Overview"
+	// PeerServiceWorkersProcedure is the fully-qualified name of the PeerService's Workers RPC.
+	PeerServiceWorkersProcedure = "/errand.peer.v1.PeerService/Workers"
+	// PeerServiceMarkWorkerProcedure is the fully-qualified name of the PeerService's MarkWorker RPC.
+	PeerServiceMarkWorkerProcedure = "/errand.peer.v1.PeerService/MarkWorker"
 )
 
 // PeerServiceClient is a client for the errand.peer.v1.PeerService service.
@@ -61,6 +65,10 @@ type PeerServiceClient interface {
 	Use(context.Context, *v1.UseRequest) (*v1.UseResponse, error)
 	// Overview tells who waits and who runs at the asked instance.
 	Overview(context.Context, *v1.OverviewRequest) (*v1.OverviewResponse, error)
+	// Workers lists workers of the asked instance.
+	Workers(context.Context, *v1.WorkersRequest) (*v1.WorkersResponse, error)
+	// MarkWorker does what an operator wants of a worker of the asked instance.
+	MarkWorker(context.Context, *v1.MarkWorkerRequest) (*v1.MarkWorkerResponse, error)
 }
 
 // NewPeerServiceClient constructs a client for the errand.peer.v1.PeerService service. By default,
@@ -110,17 +118,31 @@ func NewPeerServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(peerServiceMethods.ByName("Overview")),
 			connect.WithClientOptions(opts...),
 		),
+		workers: connect.NewClient[v1.WorkersRequest, v1.WorkersResponse](
+			httpClient,
+			baseURL+PeerServiceWorkersProcedure,
+			connect.WithSchema(peerServiceMethods.ByName("Workers")),
+			connect.WithClientOptions(opts...),
+		),
+		markWorker: connect.NewClient[v1.MarkWorkerRequest, v1.MarkWorkerResponse](
+			httpClient,
+			baseURL+PeerServiceMarkWorkerProcedure,
+			connect.WithSchema(peerServiceMethods.ByName("MarkWorker")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // peerServiceClient implements PeerServiceClient.
 type peerServiceClient struct {
-	lend     *connect.Client[v1.LendRequest, v1.LendResponse]
-	cancel   *connect.Client[v1.CancelRequest, v1.CancelResponse]
-	watch    *connect.Client[v1.WatchRequest, v1.WatchResponse]
-	hint     *connect.Client[v1.HintRequest, v1.HintResponse]
-	use      *connect.Client[v1.UseRequest, v1.UseResponse]
-	overview *connect.Client[v1.OverviewRequest, v1.OverviewResponse]
+	lend       *connect.Client[v1.LendRequest, v1.LendResponse]
+	cancel     *connect.Client[v1.CancelRequest, v1.CancelResponse]
+	watch      *connect.Client[v1.WatchRequest, v1.WatchResponse]
+	hint       *connect.Client[v1.HintRequest, v1.HintResponse]
+	use        *connect.Client[v1.UseRequest, v1.UseResponse]
+	overview   *connect.Client[v1.OverviewRequest, v1.OverviewResponse]
+	workers    *connect.Client[v1.WorkersRequest, v1.WorkersResponse]
+	markWorker *connect.Client[v1.MarkWorkerRequest, v1.MarkWorkerResponse]
 }
 
 // Lend calls errand.peer.v1.PeerService.Lend.
@@ -177,6 +199,24 @@ func (c *peerServiceClient) Overview(ctx context.Context, req *v1.OverviewReques
 	return nil, err
 }
 
+// Workers calls errand.peer.v1.PeerService.Workers.
+func (c *peerServiceClient) Workers(ctx context.Context, req *v1.WorkersRequest) (*v1.WorkersResponse, error) {
+	response, err := c.workers.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// MarkWorker calls errand.peer.v1.PeerService.MarkWorker.
+func (c *peerServiceClient) MarkWorker(ctx context.Context, req *v1.MarkWorkerRequest) (*v1.MarkWorkerResponse, error) {
+	response, err := c.markWorker.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // PeerServiceHandler is an implementation of the errand.peer.v1.PeerService service.
 type PeerServiceHandler interface {
 	// Lend asks for waiting rows that the caller can start.
@@ -191,6 +231,10 @@ type PeerServiceHandler interface {
 	Use(context.Context, *v1.UseRequest) (*v1.UseResponse, error)
 	// Overview tells who waits and who runs at the asked instance.
 	Overview(context.Context, *v1.OverviewRequest) (*v1.OverviewResponse, error)
+	// Workers lists workers of the asked instance.
+	Workers(context.Context, *v1.WorkersRequest) (*v1.WorkersResponse, error)
+	// MarkWorker does what an operator wants of a worker of the asked instance.
+	MarkWorker(context.Context, *v1.MarkWorkerRequest) (*v1.MarkWorkerResponse, error)
 }
 
 // NewPeerServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -236,6 +280,18 @@ func NewPeerServiceHandler(svc PeerServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(peerServiceMethods.ByName("Overview")),
 		connect.WithHandlerOptions(opts...),
 	)
+	peerServiceWorkersHandler := connect.NewUnaryHandlerSimple(
+		PeerServiceWorkersProcedure,
+		svc.Workers,
+		connect.WithSchema(peerServiceMethods.ByName("Workers")),
+		connect.WithHandlerOptions(opts...),
+	)
+	peerServiceMarkWorkerHandler := connect.NewUnaryHandlerSimple(
+		PeerServiceMarkWorkerProcedure,
+		svc.MarkWorker,
+		connect.WithSchema(peerServiceMethods.ByName("MarkWorker")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/errand.peer.v1.PeerService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case PeerServiceLendProcedure:
@@ -250,6 +306,10 @@ func NewPeerServiceHandler(svc PeerServiceHandler, opts ...connect.HandlerOption
 			peerServiceUseHandler.ServeHTTP(w, r)
 		case PeerServiceOverviewProcedure:
 			peerServiceOverviewHandler.ServeHTTP(w, r)
+		case PeerServiceWorkersProcedure:
+			peerServiceWorkersHandler.ServeHTTP(w, r)
+		case PeerServiceMarkWorkerProcedure:
+			peerServiceMarkWorkerHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -281,4 +341,12 @@ func (UnimplementedPeerServiceHandler) Use(context.Context, *v1.UseRequest) (*v1
 
 func (UnimplementedPeerServiceHandler) Overview(context.Context, *v1.OverviewRequest) (*v1.OverviewResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.peer.v1.PeerService.Overview is not implemented"))
+}
+
+func (UnimplementedPeerServiceHandler) Workers(context.Context, *v1.WorkersRequest) (*v1.WorkersResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.peer.v1.PeerService.Workers is not implemented"))
+}
+
+func (UnimplementedPeerServiceHandler) MarkWorker(context.Context, *v1.MarkWorkerRequest) (*v1.MarkWorkerResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.peer.v1.PeerService.MarkWorker is not implemented"))
 }
