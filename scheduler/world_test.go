@@ -44,7 +44,7 @@ func newWorld(timing Timing, draw func() float64) *world {
 func readyRow(t *Task) ReadyRow {
 	return ReadyRow{
 		ID: t.ID, Attempt: t.Attempt, State: t.State, Tenant: t.Tenant, Kind: t.Kind, Tier: t.Tier, Class: t.Class(),
-		Due: t.Due, StartBy: t.StartBy, PayloadSize: len(t.Payload), Suspect: t.Suspect, Limits: t.Spec.Limits,
+		Due: t.Due, StartBy: t.StartBy, PayloadSize: len(t.Payload), Suspect: t.Suspect, Limits: t.Spec.Limits, Shape: t.Spec.Shape,
 	}
 }
 
