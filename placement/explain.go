@@ -72,12 +72,6 @@ type Near struct {
 	Missing float64 // of what it wants, as the sum of the parts
 }
 
-// MergeNear puts lists of workers together, the closest first, at most limit.
-func MergeNear(a, b []Near, limit int) []Near {
-	all := slices.SortedFunc(slices.Values(slices.Concat(a, b)), byMissing)
-	return all[:min(len(all), max(limit, 0))]
-}
-
 // ChangeKind is what would have to change.
 type ChangeKind uint8
 

@@ -31,6 +31,14 @@ var refusalTexts = [...]string{
 // String is the reason in words.
 func (r Refusal) String() string { return refusalTexts[r] }
 
+// RefusalOf is the refusal with a number. One that is not known here, since a newer version has it, is taken for DoesNotFitNow.
+func RefusalOf(number int32) Refusal {
+	if number < 0 || int(number) >= len(refusalTexts) {
+		return DoesNotFitNow
+	}
+	return Refusal(number)
+}
+
 // NearerThan tells whether less has to happen than for another refusal until an attempt starts.
 func (r Refusal) NearerThan(other Refusal) bool { return distances[r] < distances[other] }
 

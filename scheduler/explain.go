@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -70,15 +71,26 @@ func lasting(r placement.Refusal) bool {
 
 // Hold is what an instance knows of a waiting task.
 type Hold struct {
-	Here    bool     // the instance has it in its buffers: what it says of caps and of the order counts
-	Gate    Obstacle // the pause, cap or limit that is in its way; empty for none
-	Gated   string   // the same in words
-	Ease    string   // what would open the gate
-	Refusal placement.Refusal
-	Ahead   int       // tasks of its class that go before it, as far as known
-	Start   time.Time // when it starts as things are; zero when nothing can be said
-	Closest []placement.Near
-	Change  placement.Change
+	Here       bool     // the instance has it in its buffers: what it says of caps and of the order counts
+	Gate       Obstacle // the pause, cap or limit that is in its way; empty for none
+	Gated      string   // the same in words
+	Ease       string   // what would open the gate
+	Refusal    placement.Refusal
+	Ahead      int       // tasks of its class that go before it, as far as known
+	Start      time.Time // when it starts as things are; zero when nothing can be said
+	Closest    []CloseWorker
+	Change     placement.ChangeKind // the smallest that would let it run
+	Suggestion string               // the same in words
+	Place      string               // where it runs and why there, when this instance has it running
+}
+
+// CloseWorker is a worker and what it lacks.
+type CloseWorker struct {
+	Worker  WorkerID
+	Name    string
+	Rank    int     // less is closer
+	Missing float64 // less is closer, among equal ranks
+	Lacks   []string
 }
 
 // Explain says what keeps a waiting row from starting. A row that is not submitted yet has no ID. It looks at all workers of the kind and
@@ -94,7 +106,8 @@ func (c *Core) Explain(r *ReadyRow, now time.Time) Hold {
 	}
 	need := placement.Need{Tenant: r.Tenant, Kind: r.Kind, Suspect: r.Suspect, Shape: c.shapes.one(r.Class, r.Shape)}
 	told := c.pool.Explain(need, fills[c.fillFor(r, now)], ClosestMax)
-	h.Refusal, h.Closest, h.Change = told.Refusal, told.Closest, told.Change
+	h.Refusal, h.Change, h.Suggestion = told.Refusal, told.Change.Kind, told.Change.String()
+	h.Closest = closeWorkers(told.Closest)
 	t := Task{
 		Tenant: r.Tenant, Kind: r.Kind, Tier: r.Tier, State: Ready, Due: r.Due, StartBy: r.StartBy,
 		Spec: Spec{Limits: r.Limits, Shape: r.Shape},
@@ -103,6 +116,9 @@ func (c *Core) Explain(r *ReadyRow, now time.Time) Hold {
 		h.Start = c.estimate(&t, float64(h.Ahead), 0, now).Start
 	} else {
 		h.Start = c.Estimate(&t, 0, now).Start
+	}
+	if h.Refusal != placement.Placed && !h.Start.After(now) {
+		h.Start = time.Time{} // what is in its way is not foreseen
 	}
 	return h
 }
@@ -121,6 +137,10 @@ func (c *Core) fillFor(r *ReadyRow, now time.Time) fill {
 
 // aheadInClass counts the buffered rows of the tenant that the same workers could start and that go first.
 func (c *Core) aheadInClass(r *ReadyRow) int {
+	first := &waiting{id: r.ID, due: r.Due}
+	if here := c.waiting.rows[r.ID]; here != nil {
+		first = here // the store has counted its times by its own clock
+	}
 	n := 0
 	for _, tier := range Tiers {
 		if tier > r.Tier {
@@ -132,7 +152,7 @@ func (c *Core) aheadInClass(r *ReadyRow) int {
 				continue
 			}
 			for _, w := range buf.rows {
-				if tier < r.Tier || r.ID == (ID{}) || w.compare(&waiting{id: r.ID, due: r.Due}) < 0 {
+				if tier < r.Tier || r.ID == (ID{}) || w.compare(first) < 0 {
 					n++
 				}
 			}
@@ -208,15 +228,88 @@ func (h *Hold) Obstacle() Obstacle {
 	}
 }
 
+// Lasting says in words what no waiting cures; empty when there is nothing of the kind.
+func (h *Hold) Lasting() string {
+	switch {
+	case h.Gate == WhyTenantPaused || h.Gate == WhyKindPaused:
+		return h.Gated
+	case lasting(h.Refusal):
+		return h.Refusal.String()
+	default:
+		return ""
+	}
+}
+
+// Words says the first obstacle in words.
+func (h *Hold) Words() string {
+	switch why := h.Obstacle(); why {
+	case h.Gate:
+		return h.Gated
+	case WhyBehind:
+		return fmt.Sprintf("%d tasks of its class go before it, of which the first waits: %s", h.Ahead, h.Refusal)
+	case WhyStarting:
+		return "nothing is in its way: it starts in the next moment"
+	default:
+		return h.Refusal.String()
+	}
+}
+
+// Cure says in words what would let it run.
+func (h *Hold) Cure() string {
+	switch why := h.Obstacle(); why {
+	case h.Gate:
+		return h.Ease
+	case WhyStarting:
+		return ""
+	case WhyBehind:
+		if h.Refusal == placement.Placed {
+			return "wait"
+		}
+		return "wait, or add workers; of the first: " + h.Suggestion
+	default:
+		return h.Suggestion
+	}
+}
+
 // Merge adds what another instance of the region knows.
 func (h *Hold) Merge(other *Hold) {
 	if other.Here && !h.Here {
 		h.Here, h.Gate, h.Gated, h.Ease, h.Ahead, h.Start = true, other.Gate, other.Gated, other.Ease, other.Ahead, other.Start
 	}
 	if other.Refusal.NearerThan(h.Refusal) {
-		h.Refusal, h.Change = other.Refusal, other.Change
-	} else if other.Refusal == h.Refusal && other.Change.Kind < h.Change.Kind {
-		h.Change = other.Change
+		h.Refusal, h.Change, h.Suggestion = other.Refusal, other.Change, other.Suggestion
+	} else if other.Refusal == h.Refusal && other.Change < h.Change {
+		h.Change, h.Suggestion = other.Change, other.Suggestion
 	}
-	h.Closest = placement.MergeNear(h.Closest, other.Closest, ClosestMax)
+	if h.Place == "" {
+		h.Place = other.Place
+	}
+	all := slices.SortedFunc(slices.Values(slices.Concat(h.Closest, other.Closest)), CloseWorker.compare)
+	h.Closest = all[:min(len(all), ClosestMax)]
+}
+
+// compare orders workers by how near they are.
+func (w CloseWorker) compare(other CloseWorker) int {
+	return cmp.Or(cmp.Compare(w.Rank, other.Rank), cmp.Compare(w.Missing, other.Missing), w.Worker.Compare(other.Worker))
+}
+
+func closeWorkers(all []placement.Near) []CloseWorker {
+	var told []CloseWorker
+	for _, n := range all {
+		w := CloseWorker{Worker: n.Worker, Name: n.Name, Rank: n.Rank, Missing: n.Missing}
+		for _, l := range n.Lacks {
+			w.Lacks = append(w.Lacks, l.String())
+		}
+		told = append(told, w)
+	}
+	return told
+}
+
+// Where says on which worker a running attempt is and what speaks for that one, when this instance has it.
+func (c *Core) Where(t Token) (string, bool) {
+	a := c.find(t)
+	if a == nil || !a.atWorker() {
+		return "", false
+	}
+	return c.pool.Choice(a.place(), a.need()), true
 }

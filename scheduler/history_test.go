@@ -209,7 +209,7 @@ func (h *history) elsewhere(t *rapid.T) {
 func (h *history) due(t *rapid.T) {
 	id, some := pick(t, h.a.rows, ID.Compare, func(r *Task) bool { return r.State == Scheduled })
 	if some && rapid.Bool().Draw(t, "known") {
-		h.step(t, func(w *world) { w.core.Step(RowsReady{Rows: []ReadyRow{readyRow(w.rows[id])}}) })
+		h.step(t, func(w *world) { w.core.Step(RowsReady{Rows: []ReadyRow{w.rows[id].WaitingRow()}}) })
 		return
 	}
 	task := h.drawTask(t)
@@ -217,7 +217,7 @@ func (h *history) due(t *rapid.T) {
 	h.step(t, func(w *world) {
 		row := task
 		w.rows[row.ID] = &row
-		w.core.Step(RowsReady{Rows: []ReadyRow{readyRow(&row)}})
+		w.core.Step(RowsReady{Rows: []ReadyRow{row.WaitingRow()}})
 	})
 }
 
@@ -484,7 +484,7 @@ func (w *world) review() {
 		case r.State == Running && r.Session != w.session:
 			w.attach(r.ID)
 		case r.State == Scheduled && !r.WakeAt.After(w.now):
-			w.core.Step(RowsReady{Rows: []ReadyRow{readyRow(r)}})
+			w.core.Step(RowsReady{Rows: []ReadyRow{r.WaitingRow()}})
 			*r, _ = r.Wake(r.Attempt, w.now)
 		}
 	}

@@ -55,7 +55,7 @@ func (w words) shape() *placement.Shape {
 
 // explain asks why a task does not run, and prints the answer and the closest workers.
 func (s *script) explain(name string) {
-	r := readyRow(s.rows[s.tasks[name]])
+	r := s.rows[s.tasks[name]].WaitingRow()
 	h := s.core.Explain(&r, s.now)
 	text := fmt.Sprintf("%s: %s", name, h.Obstacle())
 	if h.Gate != "" {
@@ -69,10 +69,6 @@ func (s *script) explain(name string) {
 	}
 	s.printf("%s", text)
 	for _, near := range h.Closest {
-		var lacks []string
-		for _, l := range near.Lacks {
-			lacks = append(lacks, l.String())
-		}
-		s.printf("  %s: %s", s.workerName(near.Worker), unless(len(lacks) == 0, strings.Join(lacks, "; ")))
+		s.printf("  %s: %s", s.workerName(near.Worker), strings.Join(near.Lacks, "; "))
 	}
 }

@@ -95,7 +95,7 @@ func (s *script) due(name string, w words) {
 		t.State, t.WakeAt, t.ReadyAt = Scheduled, s.now, time.Time{}
 		s.rows[t.ID] = &t
 	}
-	s.core.Step(RowsReady{Rows: []ReadyRow{readyRow(s.rows[s.tasks[name]])}})
+	s.core.Step(RowsReady{Rows: []ReadyRow{s.rows[s.tasks[name]].WaitingRow()}})
 }
 
 // takeOver attaches a running attempt, which another instance has started when it waits still.

@@ -44,6 +44,12 @@ type CancelAnswered struct {
 	Err     error
 }
 
+// Explained answers ExplainAsked.
+type Explained struct {
+	Ticket Ticket
+	Hold   scheduler.Hold
+}
+
 // LendReady answers LendAsked.
 type LendReady struct {
 	Ticket Ticket
@@ -103,6 +109,7 @@ func (Send) effect()             {}
 func (CloseStream) effect()      {}
 func (SubmitAnswered) effect()   {}
 func (CancelAnswered) effect()   {}
+func (Explained) effect()        {}
 func (LendReady) effect()        {}
 func (AskPeerToLend) effect()    {}
 func (TellPeersStarved) effect() {}
