@@ -6,6 +6,7 @@ import (
 
 	"github.com/errandhq/errand/fairness"
 	"github.com/errandhq/errand/placement"
+	"github.com/errandhq/errand/regions"
 )
 
 // Core decides, for one scheduler instance, which waiting task starts next and on which worker, and what becomes of attempts.
@@ -16,9 +17,9 @@ import (
 // now is always the store's time as its caller estimates it. What decides in the end is the store's clock in each guarded
 // write; the core only avoids asking for what cannot succeed.
 type Core struct {
-	session SessionID
-	timing  Timing
-	draw    func() float64
+	sessions [regions.Max]SessionID // under which rows of each region are claimed
+	timing   Timing
+	draw     func() float64
 
 	pool     *placement.Pool
 	shares   *fairness.Shares
@@ -44,8 +45,7 @@ type Core struct {
 // NewCore returns the core of a fresh session. draw returns random numbers in [0, 1), for the jitter of retries.
 func NewCore(session SessionID, timing Timing, draw func() float64) *Core {
 	shares := fairness.NewShares()
-	return &Core{
-		session:  session,
+	c := &Core{
 		timing:   timing,
 		draw:     draw,
 		pool:     placement.NewPool(),
@@ -57,6 +57,10 @@ func NewCore(session SessionID, timing Timing, draw func() float64) *Core {
 		attempts: newAttempts(),
 		shapes:   shapes{},
 	}
+	for i := range c.sessions {
+		c.sessions[i] = session
+	}
+	return c
 }
 
 // Step takes note of an event. Events must come in the order in which they happened.
@@ -87,7 +91,7 @@ func (c *Core) Step(ev Event) {
 	case Stale:
 		c.waiting.look(ev.Key)
 	case SessionChanged:
-		c.session = ev.Session
+		c.sessions[ev.Region] = ev.Session
 	case SettingsChanged:
 		c.apply(ev)
 	case PartChanged:
@@ -104,6 +108,9 @@ func (c *Core) Step(ev Event) {
 		c.stepWorker(ev)
 	}
 }
+
+// sessionOf is the session under which a task is claimed.
+func (c *Core) sessionOf(id ID) SessionID { return c.sessions[id.Region()] }
 
 // Tick tells the time: what is told from now on has happened by then.
 func (c *Core) Tick(now time.Time) { c.now = now }
@@ -168,7 +175,7 @@ func (c *Core) Admit(t *Task, now time.Time) bool {
 	if refusal != placement.Placed {
 		return false
 	}
-	t.State, t.Attempt, t.Session, t.Worker = Running, t.Attempt+1, c.session, at.Worker
+	t.State, t.Attempt, t.Session, t.Worker = Running, t.Attempt+1, c.sessionOf(t.ID), at.Worker
 	a := &attempt{
 		Held: heldOf(t), phase: claiming, class: class, limits: t.Spec.Limits, shape: t.Spec.Shape, size: len(t.Payload), room: true,
 		devices: at.Devices,
@@ -226,6 +233,14 @@ func (c *Core) Row(t Token) (Held, bool) {
 		return a.Held, true
 	}
 	return Held{}, false
+}
+
+// Regions tells of which regions, by number, the core has attempts in any phase.
+func (c *Core) Regions() (busy [regions.Max]bool) {
+	for id := range c.attempts.byID {
+		busy[id.Region()] = true
+	}
+	return busy
 }
 
 // Held returns the attempts that workers of this instance run, by ID.

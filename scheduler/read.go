@@ -125,9 +125,21 @@ type Session struct {
 	StartedAt time.Time
 	ExpiresAt time.Time
 	EndedAt   time.Time // zero while it is open
+	Role      Role
+	Home      string // where a guest or an adopter has its own lanes; empty for a native
 	// Idle says that it has no workers and runs nothing, and has no part of any cap.
 	Idle bool
 }
+
+// Role is what a session does in its region. Its values are stored.
+type Role uint8
+
+// The roles.
+const (
+	Native  Role = iota // serves the region's lanes
+	Guest               // runs tasks of the region elsewhere, and serves no lanes
+	Adopter             // serves the lanes while the region has no native session
+)
 
 // Renewal is the answer to opening or renewing a session.
 type Renewal struct {

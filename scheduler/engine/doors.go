@@ -35,10 +35,10 @@ func (s *Shell) Submit(ctx context.Context, tasks []scheduler.Task) ([]SubmitOut
 	}
 }
 
-// Cancel writes the wish to cancel tasks of a tenant and returns one answer each.
-func (s *Shell) Cancel(ctx context.Context, tenant, message string, ids []scheduler.ID) ([]scheduler.CancelAnswer, error) {
+// Cancel writes the wish to cancel tasks of a tenant in any one region and returns one answer each.
+func (s *Shell) Cancel(ctx context.Context, region, tenant, message string, ids []scheduler.ID) ([]scheduler.CancelAnswer, error) {
 	ticket, answer := s.tickets.issue()
-	s.Post(CancelAsked{Ticket: ticket, Tenant: tenant, IDs: ids, Message: message})
+	s.Post(CancelAsked{Ticket: ticket, Region: region, Tenant: tenant, IDs: ids, Message: message})
 	got, err := s.await(ctx, ticket, answer)
 	if err != nil {
 		return nil, err

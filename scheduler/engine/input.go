@@ -21,6 +21,7 @@ type SubmitWithdrawn struct{ Ticket Ticket }
 // CancelAsked asks to cancel tasks of a tenant.
 type CancelAsked struct {
 	Ticket  Ticket
+	Region  string // of all the tasks
 	Tenant  string
 	IDs     []scheduler.ID
 	Message string

@@ -216,7 +216,7 @@ func (s *Shell) performOutside(ctx context.Context, eff Effect) {
 		if s.peers == nil {
 			return
 		}
-		from := s.engine.session.id
+		from := s.engine.home.id
 		for _, peer := range eff.Peers {
 			call(func(ctx context.Context) { _ = s.peers.Use(ctx, peer, from, eff.Use) })
 		}
@@ -266,7 +266,7 @@ func Execute(ctx context.Context, store Store, request any) (any, error) {
 	case OpenSession:
 		return store.OpenSession(ctx, r.Session, r.TTL)
 	case RenewSession:
-		return store.RenewSession(ctx, r.Region, r.ID, r.TTL, r.Idle)
+		return store.RenewSession(ctx, r.Session, r.TTL)
 	case EndSession:
 		return nil, store.EndSession(ctx, r.Region, r.ID)
 	case EndExpired:

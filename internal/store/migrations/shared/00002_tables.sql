@@ -122,6 +122,8 @@ CREATE TABLE sessions (
     expires_at TIMESTAMPTZ NOT NULL,
     ended_at   TIMESTAMPTZ,
     idle       BOOLEAN NOT NULL DEFAULT false, -- has no workers and runs nothing: it has no part of any cap
+    role       SMALLINT NOT NULL DEFAULT 0 CHECK (role BETWEEN 0 AND 2), -- 1 guest, 2 adopter: of an instance of another region
+    home       TEXT, -- that region; NULL for this one
     PRIMARY KEY (region, id)
 );
 
