@@ -127,6 +127,14 @@ CREATE TABLE sessions (
     PRIMARY KEY (region, id)
 );
 
+-- The regions of the deployment. A number is given once and kept: it is in the first byte of every id of the region.
+CREATE TABLE regions (
+    name       TEXT NOT NULL PRIMARY KEY CHECK (octet_length(name) BETWEEN 1 AND 63),
+    number     SMALLINT NOT NULL UNIQUE CHECK (number BETWEEN 0 AND 15),
+    draining   BOOLEAN NOT NULL DEFAULT false, -- starts nothing new; other regions serve its tasks
+    changed_at TIMESTAMPTZ NOT NULL DEFAULT now()
+);
+
 -- What each write batch accepted, ended and purged, counted with the write itself.
 CREATE TABLE ledger (
     region   crdb_internal_region NOT NULL,
