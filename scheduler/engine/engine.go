@@ -39,6 +39,10 @@ type Config struct {
 	Region string
 	// Regions names all regions of the deployment by their numbers, at most regions.Max. Default the own one alone.
 	Regions []string
+	// Topology says how far the regions are from each other, which decides who adopts whom. Default the own region alone.
+	Topology *regions.Topology
+	// Profile has the times after which regions take each other for down. Default regions.Local.
+	Profile *regions.Profile
 	Address string // where peers reach this instance; empty for nowhere
 	Timing  scheduler.Timing
 	Rand    *rand.Rand // for ids, jitter and session ids; seeded by the caller
@@ -54,6 +58,10 @@ type Engine struct {
 	served   []*served // those that are served here, the home region first
 	byNumber [regions.Max]*served
 	adopts   [regions.Max]bool // whose lanes are to be served here while nobody there does
+	draining [regions.Max]bool // regions that an operator drains
+	topology regions.Topology
+	profile  regions.Profile
+	watch    watch
 	inFlight int
 	address  string
 	timing   scheduler.Timing
@@ -116,12 +124,20 @@ func New(cfg Config) *Engine {
 		strays:     map[scheduler.Token]scheduler.Held{},
 		inFlight:   cfg.InFlight,
 	}
-	e.names = cfg.Regions
+	e.names = slices.Clone(cfg.Regions)
 	if len(e.names) == 0 {
 		e.names = []string{cfg.Region}
 	}
 	number := uint8(max(slices.Index(e.names, cfg.Region), 0))
 	e.home = e.newServed(number, cfg.Region)
+	e.topology, e.profile = regions.Single(cfg.Region), regions.Local()
+	if cfg.Topology != nil {
+		e.topology = *cfg.Topology
+	}
+	if cfg.Profile != nil {
+		e.profile = *cfg.Profile
+	}
+	e.watch = newWatch()
 	e.served, e.byNumber[number] = []*served{e.home}, e.home
 	e.core = scheduler.NewCore(e.home.id, cfg.Timing, cfg.Rand.Float64)
 	e.submits = newSubmits(cfg.InFlight)
@@ -149,6 +165,7 @@ func (e *Engine) Turn(local time.Duration, inputs []Input) []Effect {
 	e.keepSessions()
 	if e.home.opened {
 		e.readSettings()
+		e.watchRegions()
 		e.takeStock()
 		e.divide()
 		e.watchGhosts()
@@ -243,7 +260,7 @@ func (e *Engine) dispatch() {
 	e.addEndings(plan.Endings)
 	e.countPressed()
 	e.wake(plan.Wakes)
-	e.insert(trusted && e.settings.known && !e.stopping && len(e.home.ends.pending) < endingsPendingMax)
+	e.insert(trusted && e.settings.known && !e.stopping && !e.drains() && len(e.home.ends.pending) < endingsPendingMax)
 	e.end()
 }
 
@@ -350,6 +367,7 @@ type Status struct {
 	// At local time ClockLocal the store's clock was estimated as ClockStore.
 	ClockStore time.Time
 	ClockLocal time.Duration
+	Regions    Regions // empty where there is one only
 	// Picture is who waits and who runs, a second old at most, or some seconds when very much is buffered; nil
 	// before the session is open. It never changes.
 	Picture *scheduler.Picture
@@ -365,6 +383,7 @@ func (e *Engine) Status() Status {
 		Others: slices.Clone(e.home.others), Lanes: len(e.home.shards), Shards: slices.Clone(e.home.shards), Workers: len(e.workers.byID), Pending: e.submits.waiting(), Unsettled: len(e.retries),
 		Turned: e.local, LastStore: e.home.renewedAt, Counts: e.core.Counts(), DiscoverCycle: e.home.refill.cycle,
 		ClockStore: e.home.clockStore, ClockLocal: e.home.clockLocal, Picture: e.draw(),
+		Regions: e.regionsNow(),
 	}
 	for _, one := range e.statements { // the oldest: the order does not matter
 		if age := e.local - one.failing; one.failing > 0 && !one.aside && age > st.Failing {

@@ -50,6 +50,8 @@ type (
 		Session scheduler.Session
 		TTL     time.Duration
 	}
+	// ReadSessions is Store.Sessions.
+	ReadSessions struct{ Region string }
 	// EndSession is Store.EndSession.
 	EndSession struct {
 		Region string
@@ -107,6 +109,8 @@ func (e *Engine) keepSession(s *served) {
 		if e.adopts[s.number] {
 			one.Role = scheduler.Adopter
 		}
+	case e.drains():
+		one.Role, one.Idle = scheduler.Guest, e.idle() // others serve the lanes
 	case s.opened:
 		one.Idle = e.idle()
 	}
@@ -205,9 +209,9 @@ func (e *Engine) learnSessions(s *served, r scheduler.Renewal) {
 		open = append(open, s.id)
 	}
 	switch {
-	case s == e.home:
+	case s == e.home && !e.drains():
 		own(scheduler.Native, s.id)
-	case e.adopts[s.number]:
+	case s != e.home && e.adopts[s.number]:
 		own(scheduler.Adopter, s.id)
 	}
 	expired := false
@@ -216,7 +220,7 @@ func (e *Engine) learnSessions(s *served, r scheduler.Renewal) {
 		case other.ID == s.id || !other.EndedAt.IsZero():
 			continue
 		case other.ExpiresAt.After(r.Now):
-			if other.Role == scheduler.Native {
+			if other.Home == "" {
 				s.others = append(s.others, other)
 			}
 			own(other.Role, other.ID)

@@ -237,7 +237,7 @@ func (s *Shell) spawn(f func()) { s.work.Go(f) }
 func (s *Shell) execute(ctx context.Context, run Run) {
 	limit := s.timing.Statement
 	switch run.Request.(type) {
-	case OpenSession, RenewSession, EndSession:
+	case OpenSession, RenewSession, EndSession, ReadSessions:
 		limit = s.timing.RenewalCall
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -267,6 +267,8 @@ func Execute(ctx context.Context, store Store, request any) (any, error) {
 		return store.OpenSession(ctx, r.Session, r.TTL)
 	case RenewSession:
 		return store.RenewSession(ctx, r.Session, r.TTL)
+	case ReadSessions:
+		return store.Sessions(ctx, r.Region)
 	case EndSession:
 		return nil, store.EndSession(ctx, r.Region, r.ID)
 	case EndExpired:

@@ -58,6 +58,14 @@ func (m *Memory) list(region string) scheduler.Renewal {
 	return r
 }
 
+// homeOf is the region of the instance that has a session.
+func (m *Memory) homeOf(region string, id scheduler.SessionID) string {
+	if s := m.sessions[memorySession{region, id}]; s != nil && s.Home != "" {
+		return s.Home
+	}
+	return region
+}
+
 // EndSession ends a session.
 func (m *Memory) EndSession(_ context.Context, region string, id scheduler.SessionID) error {
 	m.mu.Lock()
