@@ -36,6 +36,7 @@ type Core struct {
 	elsewhere map[string]int
 	stock     map[stockKey]int64 // open tasks in the region
 	demotedAt time.Time          // when it was last looked whose urgent work may go first again
+	home      string             // region; empty where there is one only
 	cramped   []*buffer          // large tasks that find no room
 	holders   []*buffer          // those of them for which room is held
 	shapes    shapes
@@ -112,6 +113,14 @@ func (c *Core) Step(ev Event) {
 // sessionOf is the session under which a task is claimed.
 func (c *Core) sessionOf(id ID) SessionID { return c.sessions[id.Region()] }
 
+// At says in which region this is: rows that may not run here wait.
+func (c *Core) At(region string) { c.home = region }
+
+// mayRun tells whether rows may run in this region.
+func (c *Core) mayRun(allowed []string) bool {
+	return c.home == "" || len(allowed) == 0 || slices.Contains(allowed, c.home)
+}
+
 // Tick tells the time: what is told from now on has happened by then.
 func (c *Core) Tick(now time.Time) { c.now = now }
 
@@ -159,7 +168,7 @@ func (c *Core) Plan(now time.Time, room Room) Plan {
 // known to be in the store.
 func (c *Core) Admit(t *Task, now time.Time) bool {
 	class := t.Class()
-	if t.State != Ready || c.waiting.overtaken(class) || t.pastStartBy(now) || c.attempts.byID[t.ID] != nil {
+	if t.State != Ready || c.waiting.overtaken(class) || t.pastStartBy(now) || !c.mayRun(t.Spec.AllowedRegions) || c.attempts.byID[t.ID] != nil {
 		return false
 	}
 	c.now = now

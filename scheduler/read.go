@@ -24,13 +24,14 @@ type ReadyRow struct {
 	Suspect     bool
 	Limits      []LimitKey       // that a start must pass
 	Shape       *placement.Shape // what it needs of a worker
+	Allowed     []string         // regions where it may run; nil for any
 }
 
 // WaitingRow is a task as the buffers hold it.
 func (t *Task) WaitingRow() ReadyRow {
 	return ReadyRow{
 		ID: t.ID, Attempt: t.Attempt, State: t.State, Tenant: t.Tenant, Kind: t.Kind, Tier: t.Tier, Class: t.Class(),
-		Due: t.Due, StartBy: t.StartBy, PayloadSize: len(t.Payload), Suspect: t.Suspect, Limits: t.Spec.Limits, Shape: t.Spec.Shape,
+		Due: t.Due, StartBy: t.StartBy, PayloadSize: len(t.Payload), Suspect: t.Suspect, Limits: t.Spec.Limits, Shape: t.Spec.Shape, Allowed: t.Spec.AllowedRegions,
 	}
 }
 

@@ -89,6 +89,7 @@ type Engine struct {
 	timers     timers
 	cancels    cancels
 	lending    lending
+	spilling   spilling
 	settings   settings
 	division   division
 	exchange   exchange
@@ -140,6 +141,9 @@ func New(cfg Config) *Engine {
 	e.watch = newWatch()
 	e.served, e.byNumber[number] = []*served{e.home}, e.home
 	e.core = scheduler.NewCore(e.home.id, cfg.Timing, cfg.Rand.Float64)
+	if len(e.names) > 1 || cfg.Topology != nil {
+		e.core.At(cfg.Region)
+	}
 	e.submits = newSubmits(cfg.InFlight)
 	e.workers = newWorkers()
 	e.timers = newTimers()
@@ -176,6 +180,7 @@ func (e *Engine) Turn(local time.Duration, inputs []Input) []Effect {
 		e.reclaim()
 		e.dispatch()
 		e.borrow()
+		e.spill()
 		e.tellUse()
 		e.leaveGuests()
 	}
@@ -218,7 +223,11 @@ func (e *Engine) take(in Input) {
 	case LendAsked:
 		e.lend(in)
 	case LendAnswered:
-		e.borrowed(in.Rows)
+		if in.Spill {
+			e.spilled(in.Rows)
+		} else {
+			e.borrowed(in.Rows)
+		}
 	case PeerStarved:
 		e.peerStarved(in.Kinds)
 	case PeerCancel:

@@ -27,7 +27,11 @@ type lending struct {
 
 // lend answers another instance that has room: rows that wait here and cannot start here now.
 func (e *Engine) lend(in LendAsked) {
-	rows := e.core.Lend(in.Room, min(max(in.Limit, 0), lendRowsMax))
+	var before time.Time // due when; zero for any
+	if in.For != "" {
+		before = e.storeNow()
+	}
+	rows := e.core.Lend(in.Room, min(max(in.Limit, 0), lendRowsMax), scheduler.Borrower{Region: in.For, DueBefore: before})
 	e.observe.Rows("lent", len(rows))
 	e.emit(LendReady{Ticket: in.Ticket, Rows: rows})
 }

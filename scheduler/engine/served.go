@@ -24,8 +24,9 @@ type served struct {
 	refill    refill
 	review    review
 
-	neededAt time.Duration // when a guest session was needed last
-	leaving  bool          // a guest session is being ended
+	spilled  []scheduler.ReadyRow // that wait for the session to be opened
+	neededAt time.Duration        // when a guest session was needed last
+	leaving  bool                 // a guest session is being ended
 }
 
 // guestLinger is how long a guest session that nothing needs is kept.

@@ -155,6 +155,10 @@ func (e *Engine) renewed(s *served, st *statement, answer any, err error) {
 		e.grantAll()
 	}
 	e.learnSessions(s, renewal)
+	if len(s.spilled) > 0 {
+		e.takeSpilled(s.spilled)
+		s.spilled = nil
+	}
 }
 
 // setClock takes the store's clock as of the middle of the round trip. The estimate never goes back. Only the home session tells it.

@@ -125,7 +125,7 @@ func (s *sim) populate() {
 		s.instances = append(s.instances, in)
 		s.after(s.upTo(2*time.Second), in.start)
 	}
-	for i := range 2 + s.rand.IntN(3) {
+	for i := range max(2+s.rand.IntN(3), s.regions) {
 		w := newWorker(s, i)
 		s.workers = append(s.workers, w)
 		s.after(s.upTo(3*time.Second), w.start)

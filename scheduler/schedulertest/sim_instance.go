@@ -201,7 +201,7 @@ func (in *instance) askToLend(eff engine.AskPeerToLend) {
 	answer := func(rows []scheduler.ReadyRow) {
 		if !answered && in.life == life {
 			answered = true
-			in.post(engine.LendAnswered{Rows: rows})
+			in.post(engine.LendAnswered{Rows: rows, Spill: eff.For != ""})
 		}
 	}
 	in.s.after(patience, func() { answer(nil) })
@@ -211,7 +211,7 @@ func (in *instance) askToLend(eff engine.AskPeerToLend) {
 	}
 	in.s.after(in.s.latency(), func() {
 		other.ask(func(t engine.Ticket) engine.Input {
-			return engine.LendAsked{Ticket: t, Room: eff.Room, Limit: eff.Limit}
+			return engine.LendAsked{Ticket: t, Room: eff.Room, Limit: eff.Limit, For: eff.For}
 		}, func(got engine.Effect) {
 			if ready, ok := got.(engine.LendReady); ok {
 				in.s.after(in.s.latency(), func() { answer(ready.Rows) })

@@ -29,7 +29,7 @@ type oracle struct {
 type limitUse struct {
 	tenant string
 	limit  scheduler.LimitKey
-	home   string // of the instance that runs them: a cap holds for what a region's instances run
+	region string
 }
 
 // Some tasks of a history carry a limit with a few slots, as many as there are instances or not.
@@ -40,8 +40,11 @@ const (
 
 // carries counts running rows of a limit; a slot is a running row, whoever started it.
 func (o *oracle) carries(t *scheduler.Task, n int) {
+	if o.s.memory.homeOf(t.Region, t.Session) != t.Region {
+		return // run by another region's instance, within the caps there
+	}
 	for _, l := range t.Spec.Limits {
-		use := limitUse{t.Tenant, l, o.s.memory.homeOf(t.Region, t.Session)}
+		use := limitUse{t.Tenant, l, t.Region}
 		o.s.tracef("  %s carries %s %v by session %s: %+d to %d", short(t.ID), t.Tenant, l, short(t.Session), n, o.limited[use]+n)
 		if o.limited[use] += n; o.limited[use] > simLimitSlots {
 			o.failf("limit %v has %d running rows, its cap is %d: %s", use, o.limited[use], simLimitSlots, t.Ref)
@@ -140,6 +143,8 @@ func (o *oracle) seen(before *scheduler.Task) bool {
 
 // staysRunning allows a take-over by a live session and a wish to cancel.
 func (o *oracle) staysRunning(before, after *scheduler.Task) {
+	o.carries(before, -1)
+	o.carries(after, 1)
 	switch {
 	case after.Token() != before.Token():
 		o.failf("P4: running %s was given to %d at %s", tokenText([]scheduler.Token{before.Token()}), after.Attempt, short(after.Worker))
