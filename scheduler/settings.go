@@ -56,6 +56,14 @@ type LimitSettings struct {
 	Deleted      bool    // it caps nothing any more
 }
 
+// RegionSettings is a region of the deployment.
+type RegionSettings struct {
+	Name      string
+	Number    uint8 // given once and kept: it is in the first byte of every id of the region
+	Draining  bool  // it starts nothing new, and other regions serve its tasks
+	ChangedAt time.Time
+}
+
 // SettingsQuery asks for what operators have set.
 type SettingsQuery struct {
 	// Since leaves out what has not changed since this time of the store's, less an overlap that the store knows; zero asks for all.
@@ -67,5 +75,6 @@ type Settings struct {
 	Tenants []TenantSettings
 	Kinds   []KindSettings
 	Limits  []LimitSettings
-	At      time.Time // the store's clock when it answered
+	Regions []RegionSettings // all of them, whatever was asked for
+	At      time.Time        // the store's clock when it answered
 }

@@ -11,7 +11,7 @@ import (
 // adminService serves operators.
 type adminService struct {
 	errandv1connect.UnimplementedAdminServiceHandler
-	region  string
+	deployment
 	tenants Tenants
 	kinds   Kinds
 	limits  Limits

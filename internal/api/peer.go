@@ -23,7 +23,7 @@ const watchAnswer = 20 * time.Second
 
 // peerService serves the other scheduler instances.
 type peerService struct {
-	region    string
+	deployment
 	peer      Peer
 	scheduler Scheduler
 	workers   Workers
@@ -46,9 +46,6 @@ func (s *peerService) Lend(ctx context.Context, req *peerv1.LendRequest) (*peerv
 }
 
 func (s *peerService) Cancel(_ context.Context, req *peerv1.CancelRequest) (*peerv1.CancelResponse, error) {
-	if r := req.GetRegion(); r != "" && r != s.region {
-		return nil, later("region")
-	}
 	s.peer.Post(engine.PeerCancel{Token: scheduler.Token{
 		ID: scheduler.ID(req.GetId()), Attempt: req.GetAttempt(), Worker: scheduler.WorkerID(req.GetWorker()),
 	}})

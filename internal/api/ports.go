@@ -15,7 +15,7 @@ import (
 // Scheduler is what the edge needs of the scheduler instance in this process. [engine.Shell] implements it.
 type Scheduler interface {
 	Submit(ctx context.Context, tasks []scheduler.Task) ([]engine.SubmitOutcome, error)
-	Cancel(ctx context.Context, tenant, message string, ids []scheduler.ID) ([]scheduler.CancelAnswer, error)
+	Cancel(ctx context.Context, region, tenant, message string, ids []scheduler.ID) ([]scheduler.CancelAnswer, error)
 	// Explain says what keeps a waiting task from starting as far as this instance knows, or with a token where that attempt runs.
 	Explain(ctx context.Context, row scheduler.ReadyRow, token scheduler.Token) (scheduler.Hold, error)
 	// Updated tells of a waiting task that was changed in the store.

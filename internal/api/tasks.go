@@ -30,7 +30,7 @@ const (
 // taskService serves clients of one tenant.
 type taskService struct {
 	errandv1connect.UnimplementedTaskServiceHandler
-	region    string
+	deployment
 	scheduler Scheduler
 	others    Others
 	tasks     Tasks
@@ -294,12 +294,12 @@ func (s *taskService) CancelTask(ctx context.Context, req *errandv1.CancelTaskRe
 	if err != nil {
 		return nil, err
 	}
-	if ref.Region != s.region {
+	if !s.knows(ref.Region) || s.nameOf(ref.ID) != ref.Region {
 		return nil, outsideOf(errTaskNotFound, req.GetTaskId())
 	}
 	bounded, cancel := context.WithTimeout(ctx, cancelWait)
 	defer cancel()
-	answers, err := s.scheduler.Cancel(bounded, principal(ctx).Tenant, req.GetReason(), []scheduler.ID{ref.ID})
+	answers, err := s.scheduler.Cancel(bounded, ref.Region, principal(ctx).Tenant, req.GetReason(), []scheduler.ID{ref.ID})
 	switch {
 	case err != nil && bounded.Err() != nil && ctx.Err() == nil:
 		return nil, fmt.Errorf("cancel %s: no answer within %v: %w", ref, cancelWait, scheduler.ErrUnavailable)

@@ -57,7 +57,7 @@ func (e *Engine) submit(in SubmitAsked) {
 	switch {
 	case e.stopping:
 		refusal = ErrStopping
-	case !e.session.opened || e.submits.waiting()+len(in.Tasks) > submitPendingMax:
+	case !e.home.opened || e.submits.waiting()+len(in.Tasks) > submitPendingMax:
 		refusal = ErrBusy
 	}
 	if refusal != nil || len(in.Tasks) == 0 {
@@ -79,7 +79,7 @@ func (e *Engine) submit(in SubmitAsked) {
 		n := &all[i]
 		n.task, n.ticket, n.index = in.Tasks[i], in.Ticket, i
 		task := &n.task
-		task.Region, task.ID = e.region, e.newID(shard, now)
+		task.Region, task.ID = e.home.name, e.newID(shard, now)
 		if task.EffectKey.IsZero() {
 			task.EffectKey = task.ID
 		}
@@ -148,7 +148,7 @@ func (e *Engine) insertBatch(q *queue, limit int, eager bool) {
 		tasks[i] = *task
 	}
 	e.observe.Batch(q.name, len(batch))
-	e.run(&q.pipe, scheduler.Insert{Region: e.region, Tasks: tasks}, func(s *statement, answer any, err error) {
+	e.run(&q.pipe, scheduler.Insert{Region: e.home.name, Tasks: tasks}, func(s *statement, answer any, err error) {
 		e.inserted(q, batch, s, answer, err)
 	})
 }
@@ -361,6 +361,6 @@ const hintsMax = 256
 
 func (e *Engine) hint(id scheduler.ID, key scheduler.BufferKey, timed bool) {
 	if len(e.hints) < hintsMax {
-		e.hints = append(e.hints, Hint{Region: e.region, Shard: id.Shard(), Key: key, Timed: timed})
+		e.hints = append(e.hints, Hint{Region: e.nameOf(id), Shard: id.Shard(), Key: key, Timed: timed})
 	}
 }
