@@ -51,7 +51,11 @@ func SubmitTx(ctx context.Context, tx pgx.Tx, scope TxScope, spec Spec) (Submitt
 	if err := checkTx(scope, &spec); err != nil {
 		return Submitted{}, err
 	}
-	id, err := newTaskID()
+	number, err := regionNumber(ctx, tx, scope.Region)
+	if err != nil {
+		return Submitted{}, err
+	}
+	id, err := newTaskID(number)
 	if err != nil {
 		return Submitted{}, err
 	}
@@ -117,9 +121,11 @@ func (b *txInsert) submit(ctx context.Context, tx pgx.Tx, scope TxScope, spec *S
 
 // readKey tells which task an idempotency key stands for.
 const readKey = `
-SELECT k.fingerprint, k.task_region, k.task_id, COALESCE(t.state, 0) FROM idempotency_keys k
-LEFT JOIN tasks t ON t.region = k.task_region AND t.id = k.task_id
-WHERE k.region = $1::crdb_internal_region AND k.tenant = $2::text AND k.key = $3::text`
+SELECT k.fingerprint, k.task_region, k.task_id, COALESCE(t.state, 0) FROM (
+    SELECT ` + txsql.KeyRegion + ` AS region, u.* FROM (SELECT $2::text AS tenant, $3::text AS key) u LEFT JOIN tenants n ON n.name = u.tenant OFFSET 0
+) x
+JOIN idempotency_keys k ON k.region = x.region AND k.tenant = x.tenant AND k.key = x.key
+LEFT JOIN tasks t ON t.region = k.task_region::crdb_internal_region AND t.id = k.task_id`
 
 func standingTx(ctx context.Context, tx pgx.Tx, scope TxScope, spec *Spec) (Submitted, error) {
 	var print []byte
@@ -316,13 +322,24 @@ func fingerprint(spec *Spec) []byte {
 	return sum[:]
 }
 
-// newTaskID makes an id in a lane drawn by chance: lane, milliseconds, randomness.
-func newTaskID() ([16]byte, error) {
+// readRegion reads the number of a region. A deployment with one region may have none written down: then it is 0.
+const readRegion = `SELECT COALESCE((SELECT r.number FROM regions r WHERE r.name = $1::text), 0)`
+
+func regionNumber(ctx context.Context, tx pgx.Tx, region string) (byte, error) {
+	var number int16
+	if err := tx.QueryRow(ctx, readRegion, region).Scan(&number); err != nil {
+		return 0, fmt.Errorf("errand: region %s: %w", region, err)
+	}
+	return byte(number), nil
+}
+
+// newTaskID makes an id in a lane of a region drawn by chance: lane, milliseconds, randomness.
+func newTaskID(region byte) ([16]byte, error) {
 	var id [16]byte
 	if _, err := rand.Read(id[:]); err != nil {
 		return id, fmt.Errorf("errand: the system has no randomness: %w", err)
 	}
-	id[0] %= txsql.ShardsPerRegion
+	id[0] = region*txsql.ShardsPerRegion + id[0]%txsql.ShardsPerRegion
 	var ms [8]byte
 	binary.BigEndian.PutUint64(ms[:], uint64(time.Now().UnixMilli()))
 	copy(id[1:7], ms[2:])

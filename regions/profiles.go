@@ -9,7 +9,7 @@ import (
 // Profile holds the times after which regions think of each other's schedulers as gone, and how long they let others hear. All regions
 // that share a store use the same.
 //
-// Those that a scheduler's timing has as well have the same names and meaning there; the profile "local" is its default.
+// Those that a scheduler's timing has as well have the same names and meaning there; the profile "wan" is its default.
 type Profile struct {
 	Name string // what it is chosen by
 
@@ -33,7 +33,7 @@ type Profile struct {
 // profiles are the named ones. Tests compare the first with the defaults of a scheduler.
 var profiles = []Profile{
 	{
-		Name:       "local",
+		Name:       "wan",
 		SessionTTL: 6 * time.Second, Renewal: 2 * time.Second, RenewalCall: time.Second,
 		Margin: 1500 * time.Millisecond, ClockOffset: 250 * time.Millisecond,
 		ReconnectCap: 2 * time.Second, ReattachGrace: 6 * time.Second,
@@ -41,20 +41,20 @@ var profiles = []Profile{
 		RemoteStatement: 2 * time.Second, ShareRead: 2 * time.Second, ShareHear: 6 * time.Second,
 	},
 	{
-		Name:       "wan",
-		SessionTTL: 12 * time.Second, Renewal: 4 * time.Second, RenewalCall: 2 * time.Second,
-		Margin: 3 * time.Second, ClockOffset: 500 * time.Millisecond,
-		ReconnectCap: 4 * time.Second, ReattachGrace: 12 * time.Second,
-		Suspect: 15 * time.Second, Down: 45 * time.Second, Steady: 30 * time.Second,
-		RemoteStatement: 5 * time.Second, ShareRead: 4 * time.Second, ShareHear: 12 * time.Second,
+		Name:       "local",
+		SessionTTL: 3 * time.Second, Renewal: time.Second, RenewalCall: 400 * time.Millisecond,
+		Margin: 800 * time.Millisecond, ClockOffset: 250 * time.Millisecond,
+		ReconnectCap: time.Second, ReattachGrace: 3 * time.Second,
+		Suspect: 3 * time.Second, Down: 8 * time.Second, Steady: 5 * time.Second,
+		RemoteStatement: time.Second, ShareRead: time.Second, ShareHear: 3 * time.Second,
 	},
 }
 
-// Local is the profile for regions on one machine or near each other; it is the default.
-func Local() Profile { return profiles[0] }
+// WAN is the profile for regions far from each other, round trips of some hundred milliseconds included; it is the default.
+func WAN() Profile { return profiles[0] }
 
-// WAN is the profile for regions far from each other: it waits longer before it takes a slow network for a dead region.
-func WAN() Profile { return profiles[1] }
+// Local is the profile for regions on one machine or near each other: half the times, for answers that come at once.
+func Local() Profile { return profiles[1] }
 
 // ProfileNamed returns the profile of a name, "local" or "wan".
 func ProfileNamed(name string) (Profile, error) {

@@ -21,14 +21,14 @@ func TestTheNamedProfilesHold(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := regions.ProfileNamed("moon"); err == nil || !strings.Contains(err.Error(), "local, wan") {
+	if _, err := regions.ProfileNamed("moon"); err == nil || !strings.Contains(err.Error(), "wan, local") {
 		t.Errorf("an unknown profile: %v, want the names", err)
 	}
 }
 
-// A scheduler that was given no profile uses the times of "local".
-func TestLocalIsASchedulersDefault(t *testing.T) {
-	p, d := regions.Local(), scheduler.DefaultTiming()
+// A scheduler that was given no profile uses the times of "wan".
+func TestWANIsASchedulersDefault(t *testing.T) {
+	p, d := regions.WAN(), scheduler.DefaultTiming()
 	for name, both := range map[string][2]time.Duration{
 		"SessionTTL":    {p.SessionTTL, d.SessionTTL},
 		"Renewal":       {p.Renewal, d.Renewal},

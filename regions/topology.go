@@ -8,7 +8,7 @@ import (
 
 // Bounds of a topology.
 const (
-	RegionsMax     = 32     // that share a store
+	RegionsMax     = Max    // that share a store
 	NameLettersMax = 63     // of a region's name, which is the first part of every handle
 	RoundTripMSMax = 60_000 // a longer one is a mistake of units
 )

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/errandhq/errand/placement"
+	"github.com/errandhq/errand/regions"
 )
 
 // LimitKey names a cap that a start must pass: a named limit of the task's tenant, and a key within it.
@@ -55,6 +56,9 @@ type LimitSettings struct {
 	Global       bool    // over all regions together, rather than in each
 	Deleted      bool    // it caps nothing any more
 }
+
+// RegionsMax is how many regions a deployment may have.
+const RegionsMax = regions.Max
 
 // RegionSettings is a region of the deployment.
 type RegionSettings struct {

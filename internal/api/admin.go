@@ -18,6 +18,7 @@ type adminService struct {
 	keys    Keys
 	audit   Auditor
 	workers Workers
+	places  Regions
 	auth    *authenticator
 
 	scheduler Scheduler

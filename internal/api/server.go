@@ -39,6 +39,7 @@ type Config struct {
 	Tenants    Tenants
 	Kinds      Kinds
 	Limits     Limits
+	Places     Regions
 	Keys       Keys
 	Auditor    Auditor
 	Settings   Settings // nil means that nothing is set
@@ -96,7 +97,7 @@ func Handler(cfg Config) (http.Handler, error) {
 	mount(auth.only(store.ScopeTenant, store.ScopePool))(errandv1connect.NewWorkerServiceHandler(
 		&workerService{deployment: newDeployment(&cfg), scheduler: cfg.Scheduler, valid: valid}, options))
 	mount(auth.only(store.ScopeAdmin))(errandv1connect.NewAdminServiceHandler(&adminService{
-		deployment: newDeployment(&cfg), tenants: cfg.Tenants, kinds: cfg.Kinds, limits: cfg.Limits, keys: cfg.Keys, audit: cfg.Auditor, workers: cfg.Workers,
+		deployment: newDeployment(&cfg), tenants: cfg.Tenants, kinds: cfg.Kinds, limits: cfg.Limits, places: cfg.Places, keys: cfg.Keys, audit: cfg.Auditor, workers: cfg.Workers,
 		auth: auth, scheduler: cfg.Scheduler, others: cfg.Others,
 	}, options))
 	mount(peersOnly(cfg.PeerSecret, logins))(peerv1connect.NewPeerServiceHandler(

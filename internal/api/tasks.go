@@ -96,6 +96,11 @@ func (s *taskService) taskOf(spec *errandv1.TaskSpec, prefix, tenant string) (sc
 	if !s.scheduler.Settled() {
 		return scheduler.Task{}, engine.ErrBusy
 	}
+	for i, name := range spec.GetAllowedRegions() {
+		if !s.knows(name) {
+			return scheduler.Task{}, invalid(prefix+"allowed_regions["+strconv.Itoa(i)+"]", "there is no such region: the task could never run")
+		}
+	}
 	kind, _ := s.settings.Kind(tenant, spec.GetKind())
 	return taskOf(spec, prefix, tenant, &kind.Defaults)
 }

@@ -257,7 +257,7 @@ func TestPeersSpeak(t *testing.T) {
 		}
 	}
 	peers := NewPeers(e.http, peerSecret)
-	rows, err := peers.Lend(t.Context(), scheduler.Session{Address: e.url}, []scheduler.KindRoom{{Kind: "email", Slots: 1}}, 10)
+	rows, err := peers.Lend(t.Context(), scheduler.Session{Address: e.url}, []scheduler.KindRoom{{Kind: "email", Slots: 1}}, 10, "")
 	if err != nil || len(rows) != 0 {
 		t.Errorf("an idle instance lends %v, %v", rows, err)
 	}

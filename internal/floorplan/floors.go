@@ -44,6 +44,7 @@ var floors = []floor{
 	{dir: ".", imports: []string{"proto/errand/v1/...", "internal/txsql"}},
 	// 5 edge
 	{dir: "internal/api", imports: []string{
+		"regions",
 		"scheduler", "scheduler/engine", "placement", "fairness", "fairness/tokenbucket", "internal/store", "proto/errand/...",
 	}},
 	// 6 roof

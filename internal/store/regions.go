@@ -7,11 +7,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/errandhq/errand/regions"
 	"github.com/errandhq/errand/scheduler"
 )
 
-// listRegions lists all regions. There are at most regions.Max.
+// listRegions lists all regions. There are at most scheduler.RegionsMax.
 const listRegions = `SELECT name, number, draining, changed_at FROM regions ORDER BY number LIMIT 16`
 
 // addRegion gives a region the smallest number that is free.
@@ -35,7 +34,7 @@ const addRegionTries = 5
 
 // AddRegions makes sure that the named regions have numbers, and returns all regions that there are, by number.
 func (s *Store) AddRegions(ctx context.Context, names []string) ([]scheduler.RegionSettings, error) {
-	numbers := make([]int16, regions.Max)
+	numbers := make([]int16, scheduler.RegionsMax)
 	for i := range numbers {
 		numbers[i] = int16(i)
 	}
@@ -56,7 +55,7 @@ func (s *Store) AddRegions(ctx context.Context, names []string) ([]scheduler.Reg
 	}
 	for _, name := range names {
 		if !contains(all, name) {
-			return nil, fmt.Errorf("region %s: there are %d regions already, the most that a deployment may have", name, regions.Max)
+			return nil, fmt.Errorf("region %s: there are %d regions already, the most that a deployment may have", name, scheduler.RegionsMax)
 		}
 	}
 	return all, nil

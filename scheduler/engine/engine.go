@@ -41,7 +41,7 @@ type Config struct {
 	Regions []string
 	// Topology says how far the regions are from each other, which decides who adopts whom. Default the own region alone.
 	Topology *regions.Topology
-	// Profile has the times after which regions take each other for down. Default regions.Local.
+	// Profile has the times after which regions take each other for down. Default regions.WAN.
 	Profile *regions.Profile
 	Address string // where peers reach this instance; empty for nowhere
 	Timing  scheduler.Timing
@@ -131,7 +131,7 @@ func New(cfg Config) *Engine {
 	}
 	number := uint8(max(slices.Index(e.names, cfg.Region), 0))
 	e.home = e.newServed(number, cfg.Region)
-	e.topology, e.profile = regions.Single(cfg.Region), regions.Local()
+	e.topology, e.profile = regions.Single(cfg.Region), regions.WAN()
 	if cfg.Topology != nil {
 		e.topology = *cfg.Topology
 	}
