@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
+	"os"
 	"sync"
 	"time"
 )
@@ -27,11 +29,10 @@ const (
 const LineConnsMax = 1024
 
 // Line is a TCP proxy that stands for a long way to one address: every byte takes half of a round trip, and a new connection a whole
-// one. Order and bandwidth are kept. It is for tests and for trying things on one machine: it listens on the loopback interface only.
+// one. Order and bandwidth are kept. It is for tests and for trying things on one machine, and reached from this machine only.
 type Line struct {
 	listener net.Listener
-	network  string
-	target   string
+	ends     LineEnds
 	ctx      context.Context // ends with Close
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
@@ -43,14 +44,34 @@ type Line struct {
 	conns   map[net.Conn]bool
 }
 
-// NewLine listens on a free port for connections to an address (see net.Dial), with a round trip of 0 or more.
-func NewLine(network, target string, roundTrip time.Duration) (*Line, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// LineEnds say where a line begins and ends.
+type LineEnds struct {
+	// Network and Target are where it ends, see net.Dial.
+	Network string
+	Target  string
+	// Socket is the path of a unix socket where it begins, so that only those reach it who may enter its folder. What is there is
+	// replaced. Default a free port of the loopback interface.
+	Socket string
+}
+
+func (e LineEnds) listen() (net.Listener, error) {
+	if e.Socket == "" {
+		return net.Listen("tcp", "127.0.0.1:0")
+	}
+	if err := os.Remove(e.Socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return net.Listen("unix", e.Socket)
+}
+
+// NewLine listens, with a round trip of 0 or more.
+func NewLine(ends LineEnds, roundTrip time.Duration) (*Line, error) {
+	l, err := ends.listen()
 	if err != nil {
-		return nil, fmt.Errorf("a line to %s: %w", target, err)
+		return nil, fmt.Errorf("a line to %s: %w", ends.Target, err)
 	}
 	line := newLine(roundTrip)
-	line.listener, line.network, line.target = l, network, target
+	line.listener, line.ends = l, ends
 	line.running.Go(line.accept)
 	return line, nil
 }
@@ -62,7 +83,7 @@ func newLine(roundTrip time.Duration) *Line {
 	return l
 }
 
-// Addr is where it listens: HOST:PORT.
+// Addr is where it listens: HOST:PORT, or the path of its socket.
 func (l *Line) Addr() string { return l.listener.Addr().String() }
 
 // SetRoundTrip changes the delay of what is sent from now on.
@@ -214,7 +235,7 @@ func (l *Line) carry(near net.Conn) {
 	if l.arrives(time.Now().Add(l.oneWay())) != nil {
 		return
 	}
-	far, err := (&net.Dialer{}).DialContext(l.ctx, l.network, l.target)
+	far, err := (&net.Dialer{}).DialContext(l.ctx, l.ends.Network, l.ends.Target)
 	if err != nil {
 		return // closed without a word, as by a host whose port is closed
 	}

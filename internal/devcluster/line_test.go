@@ -171,7 +171,7 @@ func dial(t *testing.T, l *Line) net.Conn {
 // Over real connections: a first answer takes two round trips, a megabyte comes back whole, an end in order reaches the other side.
 func TestLineOverTCP(t *testing.T) {
 	const roundTrip = 20 * time.Millisecond
-	l, err := NewLine("tcp", echo(t).Addr().String(), roundTrip)
+	l, err := NewLine(LineEnds{Network: "tcp", Target: echo(t).Addr().String()}, roundTrip)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestLineOverTCP(t *testing.T) {
 // A closed line ends connections and refuses new ones; an open one takes them again. So does one whose target is not there.
 func TestLineThatIsClosed(t *testing.T) {
 	target := echo(t)
-	l, err := NewLine("tcp", target.Addr().String(), 0)
+	l, err := NewLine(LineEnds{Network: "tcp", Target: target.Addr().String()}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,8 +38,8 @@ type LinkStatus struct {
 // NewLines prepares lines of these lengths.
 func NewLines(l Latency) *Lines { return &Lines{latency: l, links: map[Pair]*link{}} }
 
-// Between lays a line between two ends to an address of one of them (see net.Dial), and returns where it begins: HOST:PORT.
-func (ls *Lines) Between(a, b, network, target string) (addr string, err error) {
+// Between lays a line between two ends to an address of one of them, and returns where it begins: HOST:PORT, or a socket's path.
+func (ls *Lines) Between(a, b string, ends LineEnds) (addr string, err error) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if ls.count >= LinesMax {
@@ -51,7 +51,7 @@ func (ls *Lines) Between(a, b, network, target string) (addr string, err error) 
 		k = &link{state: LineOpen, factor: 1}
 		ls.links[pair] = k
 	}
-	line, err := NewLine(network, target, ls.roundTrip(pair, k.factor))
+	line, err := NewLine(ends, ls.roundTrip(pair, k.factor))
 	if err != nil {
 		return "", err
 	}

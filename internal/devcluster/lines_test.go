@@ -61,7 +61,7 @@ func TestLinesAreControlled(t *testing.T) {
 	target := echo(t).Addr().String()
 	lay := func(a, b string) {
 		t.Helper()
-		if _, err := ls.Between(a, b, "tcp", target); err != nil {
+		if _, err := ls.Between(a, b, LineEnds{Network: "tcp", Target: target}); err != nil {
 			t.Fatal(err)
 		}
 	}
