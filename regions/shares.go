@@ -39,13 +39,16 @@ type Share struct {
 // nobody grows before everybody has shrunk. Consequences:
 //
 //   - With the same quota and the same regions the sum never exceeds the quota: floors are equal in all divisions.
-//   - A quota that is lowered holds that long after it was written, except for the floors of regions that are still cut off: at most
-//     ShareFloorPercent of the old quota, until they hear.
-//   - A region that is added makes floors smaller, one that is removed has none: the same exception.
+//   - A quota that is lowered holds that long after it was written, except for the floors of regions that are still cut off: with
+//     the same regions at most ShareFloorPercent of the largest quota that one of them heard of last.
+//   - A region that is added makes floors smaller, one that is removed has none: the same exception, at most each one's floor.
 //
 // That is a bound on shares. A token bucket that is given its share of the rate and the same part of the burst, and that lets go of
 // what it has beyond its burst when that shrinks, admits in any time span at most its shares over that span + its tokens at the start:
 // all regions together quota x span + burst. A concurrency cap, too, is kept by those only who count what they run already.
+//
+// The instances of one region divide its caps in another way (docs/adr/0007): they can read each other's rows, and grow when these tell
+// that the others have shrunk. Regions do not read each other's rows in the steady state; they have time only.
 type Division struct {
 	Version int64
 	Quota   int64
