@@ -262,7 +262,7 @@ func TestPeersSpeak(t *testing.T) {
 		t.Errorf("an idle instance lends %v, %v", rows, err)
 	}
 	e.submit(&errandv1.TaskSpec{Kind: "email"})
-	if rows, err = peers.Lend(t.Context(), scheduler.Session{Address: e.url}, []scheduler.KindRoom{{Kind: "email", Slots: 1}}, 10); err != nil || len(rows) != 1 {
+	if rows, err = peers.Lend(t.Context(), scheduler.Session{Address: e.url}, []scheduler.KindRoom{{Kind: "email", Slots: 1}}, 10, ""); err != nil || len(rows) != 1 {
 		t.Errorf("an instance without workers lends %v, %v", rows, err)
 	}
 	if err := peers.Starved(t.Context(), scheduler.Session{Address: e.url}, []string{"email"}); err != nil {

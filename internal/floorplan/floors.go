@@ -49,7 +49,7 @@ var floors = []floor{
 	}},
 	// 6 roof
 	{dir: "cmd/errand", imports: []string{
-		".", "scheduler", "scheduler/engine", "internal/api", "internal/store", "internal/telemetry", "internal/hints",
+		".", "regions", "scheduler", "scheduler/engine", "internal/api", "internal/store", "internal/telemetry", "internal/hints",
 		"internal/devcluster", "internal/sandbox", "fairness/tokenbucket", "proto/errand/...",
 	}},
 	// outside: strangers, who can do what every user can; the second starts servers too
