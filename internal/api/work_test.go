@@ -271,7 +271,7 @@ func TestPeersSpeak(t *testing.T) {
 	if err := peers.Cancel(t.Context(), scheduler.Session{Address: e.url}, scheduler.Token{Attempt: 1}); err != nil {
 		t.Error(err)
 	}
-	if _, err := peers.Lend(t.Context(), scheduler.Session{}, nil, 1); err == nil {
+	if _, err := peers.Lend(t.Context(), scheduler.Session{}, nil, 1, ""); err == nil {
 		t.Error("a peer without an address was asked")
 	}
 	wrong := NewPeers(e.http, "wrong")
