@@ -27,7 +27,9 @@ func (p *processors) UnmarshalText(raw []byte) error {
 }
 
 // UnmarshalJSON takes a number too.
-func (p *processors) UnmarshalJSON(raw []byte) error { return numberOrText("cpu", raw, p.UnmarshalText) }
+func (p *processors) UnmarshalJSON(raw []byte) error {
+	return numberOrText("cpu", raw, p.UnmarshalText)
+}
 
 // mebibytes are MiB, written as such or with a unit: 512, 512Mi, 1.5Gi.
 type mebibytes int
@@ -49,7 +51,9 @@ func (m *mebibytes) UnmarshalText(raw []byte) error {
 }
 
 // UnmarshalJSON takes a number too.
-func (m *mebibytes) UnmarshalJSON(raw []byte) error { return numberOrText("memory", raw, m.UnmarshalText) }
+func (m *mebibytes) UnmarshalJSON(raw []byte) error {
+	return numberOrText("memory", raw, m.UnmarshalText)
+}
 
 // numberOrText names the field, which the reader of JSON does not.
 func numberOrText(field string, raw []byte, read func([]byte) error) error {
