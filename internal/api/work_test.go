@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/errandhq/errand/internal/store"
+	"github.com/errandhq/errand/placement"
 	errandv1 "github.com/errandhq/errand/proto/errand/v1"
 	"github.com/errandhq/errand/scheduler"
 	"github.com/errandhq/errand/scheduler/engine"
@@ -185,6 +187,7 @@ func TestResponsesAreCutByBytes(t *testing.T) {
 	for i := range assigned {
 		words.Assign = append(words.Assign, scheduler.Start{
 			Held: scheduler.Held{Token: scheduler.Token{Attempt: int64(i + 1)}}, Payload: make([]byte, scheduler.PayloadMax),
+			Devices: placement.Devices(i),
 		})
 	}
 	var all []*errandv1.WorkResponse
@@ -196,6 +199,13 @@ func TestResponsesAreCutByBytes(t *testing.T) {
 		for _, a := range m.GetAssign() {
 			if a.GetToken().GetAttempt() != next {
 				t.Fatalf("assignment %d comes after %d", a.GetToken().GetAttempt(), next-1)
+			}
+			var devices placement.Devices
+			for _, d := range a.GetGpuDevices() {
+				devices |= 1 << d
+			}
+			if devices != placement.Devices(next-1) || devices.Len() != len(a.GetGpuDevices()) || !slices.IsSorted(a.GetGpuDevices()) {
+				t.Errorf("assignment %d has the devices %v", next, a.GetGpuDevices())
 			}
 			next++
 		}
