@@ -116,6 +116,10 @@ func (s State) missed(schedule *Schedule, from, to, now time.Time, onTime bool) 
 // overlap lets occurrences fire as far as open tasks allow.
 func (d *Decision) overlap(state State, due []time.Time) {
 	open := state.Open > 0
+	if !state.Buffered.IsZero() { // whatever the policy is now, it was not skipped
+		due = append([]time.Time{state.Buffered}, due...)
+		d.Buffered = time.Time{}
+	}
 	switch state.Overlap {
 	case OverlapAllow:
 		d.Fire = due
@@ -126,10 +130,6 @@ func (d *Decision) overlap(state State, due []time.Time) {
 			d.skip(ReasonOvertaken, int64(last))
 		}
 	case OverlapBufferOne:
-		if !state.Buffered.IsZero() {
-			due = append([]time.Time{state.Buffered}, due...)
-		}
-		d.Buffered = time.Time{}
 		if !open && len(due) > 0 {
 			d.Fire, due = due[:1:1], due[1:]
 		}

@@ -32,6 +32,7 @@ func TestPlan(t *testing.T) {
 		"buffer":                     {with(func(s *State) { s.Open, s.Overlap = 1, OverlapBufferOne }), "2025-06-10T12:01:00Z", "[] false [] 12:01:00 12:01:00 12:02:00"},
 		"buffer is full":             {with(func(s *State) { s.Open, s.Overlap, s.Buffered = 1, OverlapBufferOne, s.Decided }), "2025-06-10T12:01:00Z", "[] false [{3 1}] 12:01:00 12:00:00 12:02:00"},
 		"the buffered one fires":     {with(func(s *State) { s.Overlap, s.Buffered = OverlapBufferOne, s.Decided }), "2025-06-10T12:00:30Z", "[12:00:00] false [] 12:00:00 - 12:01:00"},
+		"buffered, then allowed":     {with(func(s *State) { s.Open, s.Overlap, s.Buffered = 1, OverlapAllow, s.Decided }), "2025-06-10T12:01:00Z", "[12:00:00 12:01:00] false [] 12:01:00 - 12:02:00"},
 		"cancel":                     {with(func(s *State) { s.Open, s.Overlap = 2, OverlapCancelRunning }), "2025-06-10T12:01:00Z", "[12:01:00] true [] 12:01:00 - 12:02:00"},
 		"the end is included":        {with(func(s *State) { s.End = at(t, "2025-06-10T12:01:00Z") }), "2025-06-10T12:01:05Z", "[12:01:00] false [] 12:01:00 - -"},
 		"after the end":              {with(func(s *State) { s.End = base.Decided }), "2025-06-10T12:30:00Z", "[] false [] 12:00:00 - -"},
