@@ -81,6 +81,9 @@ func (w *Worker) attempt(id attemptID, a *errandv1.Assignment) *Attempt {
 		ContentType: a.GetContentType(), Labels: a.GetLabels(), Limits: limitsOf(a.GetLimits()), EffectKey: a.GetEffectKey(), Counted: int(a.GetCounted()),
 		MaxAttempts: int(a.GetMaxAttempts()), TraceParent: a.GetTraceParent(), Exclusive: a.GetExclusive(), Worker: instance(w.id),
 	}
+	for _, d := range a.GetGpuDevices() {
+		at.GPUs = append(at.GPUs, int(d))
+	}
 	if at.EffectKey == "" {
 		at.EffectKey = at.TaskID
 	}

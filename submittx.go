@@ -12,9 +12,7 @@ import (
 	"math"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/proto"
@@ -200,12 +198,13 @@ func checkTx(scope TxScope, spec *Spec) error {
 			return bad("Limits", l.Name+" stands there twice")
 		}
 	}
+	if field, why := spec.checkNeeds(); field != "" {
+		return bad(field, why)
+	}
 	return nil
 }
 
-func storableKey(key string) bool {
-	return len(key) <= txKeyMax && utf8.ValidString(key) && !strings.ContainsRune(key, 0)
-}
+func storableKey(key string) bool { return storable(key, txKeyMax) }
 
 // storedSpec is the form in which the store keeps what few tasks set.
 type storedSpec struct {
@@ -216,6 +215,7 @@ type storedSpec struct {
 	Exclusive       bool              `json:"exclusive,omitempty"`
 	Limits          []storedLimit     `json:"limits,omitempty"`
 	Labels          map[string]string `json:"labels,omitempty"`
+	Shape           *storedShape      `json:"shape,omitempty"`
 	RefuseHeld      bool              `json:"refuse_held,omitempty"`
 }
 
@@ -244,12 +244,19 @@ func storedLimits(limits []Limit) []storedLimit {
 }
 
 // classOf hashes what decides where the task may start, as schedulers do.
-func classOf(kind string, limits []storedLimit) int16 {
+func classOf(kind string, spec *storedSpec) (int16, error) {
 	var parts []string
-	for _, l := range limits {
+	for _, l := range spec.Limits {
 		parts = append(parts, "="+l.Name, l.Key)
 	}
-	return int16(uint16(txsql.ClassOf(kind, parts...)))
+	if spec.Shape != nil {
+		shape, err := json.Marshal(spec.Shape)
+		if err != nil {
+			return 0, err
+		}
+		parts = append(parts, "#"+string(shape))
+	}
+	return int16(uint16(txsql.ClassOf(kind, parts...))), nil
 }
 
 var defaultTolerance = map[Tier]time.Duration{Standard: time.Minute, Deferrable: 24 * time.Hour}
@@ -258,6 +265,7 @@ func newTxInsert(scope TxScope, spec *Spec, id [16]byte) (*txInsert, error) {
 	stored := storedSpec{
 		AttemptTimeout: spec.AttemptTimeout, MaxAttempts: spec.MaxAttempts, MaxWorkerLosses: spec.MaxWorkerLosses,
 		Exclusive: spec.Exclusive, Labels: spec.Labels, RefuseHeld: spec.RefuseHeld, Limits: storedLimits(spec.Limits),
+		Shape: spec.shape(),
 	}
 	if r := spec.Retry; r.Initial != 0 || r.Max != 0 || r.Multiplier != 0 || len(r.NonRetryable) > 0 {
 		if math.IsNaN(r.Multiplier) || math.IsInf(r.Multiplier, 0) {
@@ -272,6 +280,10 @@ func newTxInsert(scope TxScope, spec *Spec, id [16]byte) (*txInsert, error) {
 	specText := string(raw)
 	if specText == "{}" {
 		specText = ""
+	}
+	class, err := classOf(spec.Kind, &stored)
+	if err != nil {
+		return nil, err
 	}
 	tier := spec.Tier
 	if tier == 0 {
@@ -292,7 +304,7 @@ func newTxInsert(scope TxScope, spec *Spec, id [16]byte) (*txInsert, error) {
 	b := txsql.NewBatch(1)
 	b.IDs, b.Shards, b.Workers, b.Traces, b.Payloads = [][16]byte{id}, []int16{int16(id[0])}, []*[16]byte{nil}, []*string{nil}, [][]byte{spec.Payload}
 	b.Shape = []int16{b.ShapeOf(txsql.Shape{
-		Tier: int16(tier), State: int16(state), Class: classOf(spec.Kind, stored.Limits), ToleranceUS: tolerance.Microseconds(),
+		Tier: int16(tier), State: int16(state), Class: class, ToleranceUS: tolerance.Microseconds(),
 		RunAt: runAt, StartBy: startBy, Tenant: scope.Tenant, Kind: spec.Kind, ContentType: spec.ContentType, Spec: specText,
 	})}
 	if spec.IdempotencyKey != "" {

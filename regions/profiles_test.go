@@ -109,12 +109,12 @@ func TestDistancesFitTheProfile(t *testing.T) {
 	if err := local.ValidateFor(far(1000)); err == nil || !strings.Contains(err.Error(), "RenewalCall") {
 		t.Errorf("a round trip of 1 s with %q: %v", local.Name, err)
 	}
-	local.RenewalCall, local.Margin = 1200*time.Millisecond, 2*time.Second
-	if err := local.ValidateFor(far(1000)); err == nil || !strings.Contains(err.Error(), "RemoteStatement") {
+	wan.RenewalCall, wan.Margin = 1200*time.Millisecond, 2*time.Second
+	if err := wan.ValidateFor(far(1000)); err == nil || !strings.Contains(err.Error(), "RemoteStatement") {
 		t.Errorf("a round trip of 1 s with statements of 2 s: %v", err)
 	}
-	local.Down = 0
-	if err := local.ValidateFor(far(1)); err == nil {
+	wan.Down = 0
+	if err := wan.ValidateFor(far(1)); err == nil {
 		t.Error("a profile that does not hold fits")
 	}
 }

@@ -1,8 +1,12 @@
 package regions
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 )
 
@@ -28,29 +32,49 @@ const survivingRegionsMin = 3
 // Topology is which regions there are and how far they are from each other. It is configuration: every instance of every region is
 // given the same, and a larger Version replaces a smaller one.
 //
-// The tags are the keys of its YAML file; who reads the file refuses keys that are not here, and calls Validate.
+// The tags are the keys of its file, which ParseTopology reads.
 type Topology struct {
-	Version   int64      `yaml:"version"`            // at least 1
-	Primary   string     `yaml:"primary"`            // where what is global is written
-	Survival  Survival   `yaml:"survival,omitempty"` // default SurviveZone
-	Regions   []Region   `yaml:"regions"`            // 1 to RegionsMax
-	Distances []Distance `yaml:"distances,omitempty"`
+	Version   int64      `json:"version"`            // at least 1
+	Primary   string     `json:"primary"`            // where what is global is written
+	Survival  Survival   `json:"survival,omitempty"` // default SurviveZone
+	Regions   []Region   `json:"regions"`            // 1 to RegionsMax
+	Distances []Distance `json:"distances,omitempty"`
 }
 
 // Region is one place with its own schedulers, workers and Redis.
 type Region struct {
-	Name string `yaml:"name"` // 1 to NameLettersMax of [a-z0-9-], first a letter, last not a dash
+	Name string `json:"name"` // 1 to NameLettersMax of [a-z0-9-], first a letter, last not a dash
 }
 
 // Distance is how far two regions are from each other, in both directions the same. Each pair has exactly one.
 type Distance struct {
-	Between     []string `yaml:"between"`       // two regions, in any order (no array: the YAML module panics when a list is longer)
-	RoundTripMS int      `yaml:"round_trip_ms"` // milliseconds, 0 to RoundTripMSMax
+	Between     []string `json:"between"`       // two regions, in any order
+	RoundTripMS int      `json:"round_trip_ms"` // milliseconds, 0 to RoundTripMSMax
 }
 
 // Single is the topology of a deployment with one region.
 func Single(name string) Topology {
 	return Topology{Version: 1, Primary: name, Regions: []Region{{Name: name}}}
+}
+
+// ParseTopology reads a topology and validates it. A key that is not known is an error: what is misspelt must not be ignored.
+//
+// It takes JSON. Who has a YAML file decodes it to plain values first and encodes those: the YAML module that this project uses panics on some
+// files that it reads into structs.
+func ParseTopology(raw []byte) (Topology, error) {
+	var t Topology
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&t); err != nil {
+		return Topology{}, fmt.Errorf("topology: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return Topology{}, errors.New("topology: something follows it")
+	}
+	if err := t.Validate(); err != nil {
+		return Topology{}, err
+	}
+	return t, nil
 }
 
 // Validate checks that the regions have names of their own and that there is a distance between any two. The error names the field.

@@ -1,7 +1,7 @@
 package regions
 
 import (
-	"bytes"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -136,10 +136,17 @@ func TestNearestDoesNotDependOnOrder(t *testing.T) {
 	})
 }
 
-// decode is how a command reads the file: what is not known is refused.
-func decode(raw []byte) (top Topology, err error) {
-	err = yaml.NewDecoder(bytes.NewReader(raw), yaml.DisallowUnknownField()).Decode(&top)
-	return top, err
+// fromYAML is how a command reads the file.
+func fromYAML(raw string) (Topology, error) {
+	var values any
+	if err := yaml.Unmarshal([]byte(raw), &values); err != nil {
+		return Topology{}, err
+	}
+	plain, err := json.Marshal(values)
+	if err != nil {
+		return Topology{}, err
+	}
+	return ParseTopology(plain)
 }
 
 const worldFile = `
@@ -157,26 +164,40 @@ distances:
 `
 
 func TestATopologyIsAFile(t *testing.T) {
-	top, err := decode([]byte(worldFile))
+	top, err := fromYAML(worldFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, want := fmt.Sprint(top), fmt.Sprint(world()); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if _, err := decode([]byte(worldFile + "surival: zone\n")); err == nil {
-		t.Error("a key that is misspelt is ignored")
+	for text, want := range map[string]string{
+		worldFile + "surival: zone\n": `unknown field "surival"`,
+		"version: one":                "version",
+		"":                            "version 0",
+		"[]":                          "array",
+	} {
+		if _, err := fromYAML(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want an error that names %s", text, err, want)
+		}
+	}
+	if _, err := ParseTopology([]byte(`{"version": 1, "primary": "a", "regions": [{"name": "a"}]} {}`)); err == nil {
+		t.Error("what follows is ignored")
 	}
 }
 
-// Whatever the file says, what Validate lets pass has an order of nearest regions that holds all others.
-func FuzzTopology(f *testing.F) {
-	f.Add([]byte(worldFile))
-	f.Add([]byte("version: 1\nprimary: a\nregions: [{name: a}]"))
-	f.Add([]byte("distances: [{between: [a, a, a]}]"))
+// Whatever the file says, what is let pass has an order of nearest regions that holds all others, and can be written and read again.
+func FuzzParseTopology(f *testing.F) {
+	whole, err := json.Marshal(world())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(whole)
+	f.Add([]byte(`{"version": 1, "primary": "a", "regions": [{"name": "a"}]}`))
+	f.Add([]byte(`{"distances": [{"between": ["a", "a", "a"]}]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		top, err := decode(raw)
-		if err != nil || top.Validate() != nil {
+		top, err := ParseTopology(raw)
+		if err != nil {
 			return
 		}
 		for _, r := range top.Regions {
@@ -184,8 +205,12 @@ func FuzzTopology(f *testing.F) {
 				t.Errorf("from %s: %v", r.Name, got)
 			}
 		}
-		if top.LongestMS() > RoundTripMSMax {
-			t.Errorf("longest %d", top.LongestMS())
+		written, err := json.Marshal(top)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := ParseTopology(written); err != nil || fmt.Sprint(again) != fmt.Sprint(top) {
+			t.Errorf("%s is read as %v, %v", written, again, err)
 		}
 	})
 }

@@ -47,16 +47,16 @@ type Verdict struct {
 
 	Heard  bool      // whether it has ever had a session
 	Beats  Health    // Up, Suspect or Down: its health but for an operator's wish
-	Turned time.Time // when Beats became up, or ceased to be; before that has lasted, neither is believed again
+	Turned time.Time // when Beats became up or ceased to be; at first its birth
 	Steady time.Time // since when it has been heard without a gap; zero while there is one
 }
 
 // Verdicts are the verdicts on all regions, by name.
 //
-// They are kept in the store, and replaced only where the version is the one that Judge was given: so all regions act on the same, and the
-// hysteresis is everybody's.
+// Whoever keeps them in the store replaces them only where the version is the one that Judge was given: so all act on the same, and the
+// hysteresis is everybody's. Instances that keep their own may differ for a moment, which is harmless: every claim is guarded.
 type Verdicts struct {
-	Version int64     // grows whenever a Health changes
+	Version int64     // grows with each judgment
 	At      time.Time // store time of the last judgment
 	Regions []Verdict
 }
@@ -82,7 +82,7 @@ func Judge(p *Profile, previous *Verdicts, beats []Heartbeat, now time.Time) Ver
 	if now.Before(previous.At) {
 		return *previous
 	}
-	next := Verdicts{Version: previous.Version, At: now}
+	next := Verdicts{Version: previous.Version + 1, At: now}
 	for _, beat := range youngest(beats) {
 		old, known := previous.Of(beat.Region)
 		if !known {
@@ -94,13 +94,8 @@ func Judge(p *Profile, previous *Verdicts, beats []Heartbeat, now time.Time) Ver
 		}
 		next.Regions = append(next.Regions, v)
 	}
-	if !slices.EqualFunc(next.Regions, previous.Regions, sameHealth) {
-		next.Version++
-	}
 	return next
 }
-
-func sameHealth(a, b Verdict) bool { return a.Region == b.Region && a.Health == b.Health }
 
 // hear returns the verdict with Beats as the heartbeat and the time since the last look make it.
 func hear(p *Profile, v Verdict, beat Heartbeat, now time.Time, unseen time.Duration) Verdict {
@@ -108,7 +103,7 @@ func hear(p *Profile, v Verdict, beat Heartbeat, now time.Time, unseen time.Dura
 	v.Heard = beat.Heard || v.Heard
 	age := max(0, beat.Age)
 	if !beat.Heard {
-		age = max(p.Suspect, now.Sub(v.Since)) // its birth is all that there is
+		age = max(p.Suspect, now.Sub(v.Turned)) // its birth is all that there is
 	}
 	silent := age >= p.Suspect
 	switch {
@@ -117,14 +112,12 @@ func hear(p *Profile, v Verdict, beat Heartbeat, now time.Time, unseen time.Dura
 	case v.Steady.IsZero() || unseen >= p.Suspect: // nobody looked: there may have been a gap
 		v.Steady = now
 	}
-	steady := !v.Steady.IsZero() && now.Sub(v.Steady) >= p.Steady
-	lasted := now.Sub(v.Turned) >= p.Steady
 	switch {
 	case age >= p.Down:
 		v = v.turn(Down, now)
-	case silent && v.Beats == Up && (lasted || first):
+	case silent && v.Beats == Up && now.Sub(v.Turned) >= p.Steady:
 		v = v.turn(Suspect, now)
-	case !silent && v.Beats != Up && (first || steady && lasted):
+	case !silent && v.Beats != Up && (first || now.Sub(v.Steady) >= p.Steady):
 		v = v.turn(Up, now)
 	}
 	return v

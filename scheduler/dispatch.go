@@ -143,7 +143,7 @@ func (c *Core) assign(a *attempt, s Start) {
 	case !a.room || a.Session != c.sessionOf(a.ID): // its worker has left, also if it came back since
 		c.close(a, Withdrawn(&a.Held, ReasonNotAccepted))
 	default:
-		a.phase = sent
+		a.phase, s.Devices = sent, a.devices
 		c.attempts.setDeadline(a, c.now.Add(c.timing.Accept))
 		c.plan.Assign = append(c.plan.Assign, s)
 	}

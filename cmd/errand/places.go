@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -36,11 +37,16 @@ func parseTopology(raw []byte) (*regions.Topology, error) {
 	if len(raw) > topologyBytesMax {
 		return nil, errors.New("is larger than 1 MiB")
 	}
-	var t regions.Topology
-	if err := yaml.NewDecoder(bytes.NewReader(raw), yaml.Strict()).Decode(&t); err != nil {
+	var any any // into a struct the YAML library panics on some bad files
+	if err := yaml.NewDecoder(bytes.NewReader(raw)).Decode(&any); err != nil {
 		return nil, err
 	}
-	return &t, t.Validate()
+	text, err := json.Marshal(any)
+	if err != nil {
+		return nil, err
+	}
+	t, err := regions.ParseTopology(text)
+	return &t, err
 }
 
 // places is the regions that this instance knows when it starts.

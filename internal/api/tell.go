@@ -2,6 +2,7 @@ package api
 
 import (
 	"iter"
+	"math/bits"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -88,6 +89,9 @@ func (s *workerService) assignment(start *scheduler.Start) *errandv1.Assignment 
 	}
 	for _, l := range start.Spec.Limits {
 		a.Limits = append(a.Limits, &errandv1.Limit{Name: l.Name, Key: l.Key})
+	}
+	for rest := uint64(start.Devices); rest != 0; rest &= rest - 1 {
+		a.GpuDevices = append(a.GpuDevices, uint32(bits.TrailingZeros64(rest)))
 	}
 	if start.EffectKey != start.ID {
 		a.EffectKey = scheduler.Ref{Region: s.nameOf(start.EffectKey), ID: start.EffectKey}.String()

@@ -22,6 +22,7 @@ var floors = []floor{
 	// 1 facts
 	{dir: "regions", pure: true},
 	{dir: "fairness", pure: true},
+	{dir: "scheduler/cron", pure: true}, // knows the calendar and zones, and no task
 	{dir: "internal/txsql", pure: true}, // what the store and the SDK's transactional calls have to agree on
 	// 2 choice
 	{dir: "placement", imports: []string{"regions", "fairness"}, pure: true},
