@@ -96,7 +96,7 @@ func (e devEnv) String() string {
 		"# The commands of errand find it in the folders from which they are run. As variables: set -a; . FILE; set +a\n" +
 		urlVariable + "=" + e[urlVariable] + "\n" + regions.String() +
 		"# tenant dev\n" + keyVariable + "=" + e[keyVariable] + "\n" +
-		"# tenants, kinds, limits, keys, workers, audit\n" + adminKeyVariable + "=" + e[adminKeyVariable] + "\n" +
+		"# tenants, kinds, limits, keys, regions, workers, audit\n" + adminKeyVariable + "=" + e[adminKeyVariable] + "\n" +
 		"# workers of the built-in kinds\n" + poolKeyVariable + "=" + e[poolKeyVariable] + "\n"
 }
 
@@ -229,7 +229,7 @@ func keyVariableOf(ctx *kong.Context) string {
 			continue
 		}
 		switch p.Command.Name {
-		case "tenant", "kind", "limit", "key", "workers", "top", "audit":
+		case "tenant", "kind", "limit", "key", "region", "workers", "top", "audit":
 			return adminKeyVariable
 		case "worker":
 			return poolKeyVariable

@@ -135,7 +135,7 @@ func TestTopologyTextIsRead(t *testing.T) {
 	names := []string{"true", "r-2", "c"}
 	l := devcluster.Latency{Distances: []devcluster.Distance{{Between: []string{"c", "true"}, MS: 1.2}}}
 	want := topologyOf(names, l)
-	got, err := parseTopology([]byte(topologyText(&want)))
+	got, err := parseTopology([]byte(devTopologyText(&want)))
 	if err != nil || fmt.Sprint(*got) != fmt.Sprint(want) || got.RoundTripMS("true", "c") != 2 || got.RoundTripMS("r-2", "c") != 0 {
 		t.Errorf("%v, %v\nwant %v", got, err, want)
 	}

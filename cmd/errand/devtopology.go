@@ -33,8 +33,8 @@ func topologyOf(names []string, l devcluster.Latency) regions.Topology {
 	return t
 }
 
-// topologyText is a topology as its file.
-func topologyText(t *regions.Topology) string {
+// devTopologyText is a topology as its file.
+func devTopologyText(t *regions.Topology) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "# Written by errand dev at every start.\nversion: %d\nprimary: %q\nregions:\n", t.Version, t.Primary)
 	for _, r := range t.Regions {
@@ -70,7 +70,7 @@ func (f *devFolder) keepTopology(t *regions.Topology) error {
 		}
 	}
 	fresh := file + ".new"
-	if err := os.WriteFile(fresh, []byte(topologyText(t)), 0o600); err != nil {
+	if err := os.WriteFile(fresh, []byte(devTopologyText(t)), 0o600); err != nil {
 		return err
 	}
 	return os.Rename(fresh, file)
