@@ -360,6 +360,9 @@ func (w *world) lendable(kinds []KindRoom, limit int) []ID {
 	room := map[string]int{kinds[0].Kind: kinds[0].Slots, kinds[1].Kind: kinds[1].Slots}
 	var ids []ID
 	for _, r := range rows {
+		if r.buffer.shape != nil {
+			continue // stays without offers
+		}
 		if kind := r.buffer.kind; len(ids) < limit && room[kind] > 0 {
 			room[kind]--
 			ids = append(ids, r.id)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/errandhq/errand/placement"
 )
 
 // This file holds what one instance needs to know to hand waiting rows to another, or to ask for some.
@@ -36,6 +38,9 @@ func (c *Core) Starved() []string { return c.waiting.kinds() }
 type Borrower struct {
 	Region    string    // that runs them, when it is not this one: rows that may not leave stay
 	DueBefore time.Time // then: what was due by this time is overdue
+	// Offers are workers of the borrower, with what is free of them. Rows that need more than a slot go to one of these or stay; without
+	// offers they stay.
+	Offers []placement.Worker
 }
 
 // Lend takes out rows of the given kinds that wait here, urgent ones first, then the earliest due, at most Slots of each kind
@@ -46,11 +51,12 @@ func (c *Core) Lend(kinds []KindRoom, limit int, to Borrower) []ReadyRow {
 		room[k.Kind] = max(k.Slots, 0)
 	}
 	candidates := c.waiting.lendable(room)
+	offered := offeredPool(to.Offers)
 	var lent []ReadyRow
 	for len(lent) < limit && len(candidates) > 0 {
 		buf := candidates[0]
 		w := buf.head()
-		if room[buf.kind] == 0 || w.state != Ready || !c.lends(buf, &to) { // what is scheduled still is started or woken in this very turn
+		if room[buf.kind] == 0 || w.state != Ready || !c.lends(buf, &to) || !c.fitsOffer(buf, offered) { // what is scheduled still is started or woken in this very turn
 			heap.Pop(&candidates)
 			continue
 		}
@@ -74,6 +80,35 @@ func (c *Core) lends(buf *buffer, to *Borrower) bool {
 	}
 	late := buf.head().due.Before(to.DueBefore) || buf.parked && c.elsewhere[buf.kind] == 0
 	return late && len(buf.limits) == 0 && (len(buf.allowed) == 0 || slices.Contains(buf.allowed, to.Region))
+}
+
+// OffersMax is how many workers a borrower offers at a time.
+const OffersMax = 32
+
+// Offers lists workers that have room, for an instance that is asked to lend.
+func (c *Core) Offers() []placement.Worker { return c.pool.Offers(OffersMax) }
+
+func offeredPool(offers []placement.Worker) *placement.Pool {
+	if len(offers) == 0 {
+		return nil
+	}
+	p := placement.NewPool()
+	for _, w := range offers[:min(len(offers), OffersMax)] {
+		p.Join(w)
+	}
+	return p
+}
+
+// fitsOffer takes room on an offered worker for a buffer's first row. A row that needs one slot and nothing else is counted by kind alone.
+func (c *Core) fitsOffer(buf *buffer, offered *placement.Pool) bool {
+	if buf.shape == nil {
+		return true
+	}
+	if offered == nil {
+		return false
+	}
+	_, refusal := offered.Place(c.needOf(buf), fills[fillAll])
+	return refusal == placement.Placed
 }
 
 // lendable lists the buffers of the given kinds, parked ones too, as a heap in the order in which they lend.

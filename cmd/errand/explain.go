@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ type explainCmd struct {
 	// What a task would say that is not submitted.
 	Kind string `help:"Without a handle: the kind of a task that might be submitted." env:"-"`
 	Tier string `help:"With --kind: its tier." enum:",urgent,standard,deferrable" default:"" env:"-"`
+	needSettings
 	clientSettings
 	outputSettings
 }
@@ -28,7 +30,7 @@ func (*explainCmd) Help() string {
 would let it run, and what became of its attempts. With --kind it answers for a task that is not submitted.
 
     errand explain eu.0c0t4f0sccrexqmrdc39afv9k4
-    errand explain --kind encode`
+    errand explain --kind encode --cpu 4 --gpus 1 --select disk=ssd`
 }
 
 // Validate checks the flags together.
@@ -36,7 +38,7 @@ func (c *explainCmd) Validate() error {
 	switch {
 	case c.ID == "" && c.Kind == "":
 		return errors.New("a task's handle, or --kind, is needed")
-	case c.ID != "" && (c.Kind != "" || c.Tier != ""):
+	case c.ID != "" && (c.Kind != "" || c.Tier != "" || !reflect.ValueOf(c.needSettings).IsZero()):
 		return errors.New("--kind and what goes with it are for a task that is not submitted: not together with a handle")
 	}
 	return nil
@@ -52,7 +54,11 @@ func (c *explainCmd) Run(ctx context.Context) error {
 	if c.ID != "" {
 		e, err = client.Explain(ctx, c.ID)
 	} else {
-		e, err = client.ExplainSpec(ctx, errand.Spec{Kind: c.Kind, Tier: tiers[c.Tier]})
+		spec := errand.Spec{Kind: c.Kind, Tier: tiers[c.Tier]}
+		if err := c.into(&spec); err != nil {
+			return err
+		}
+		e, err = client.ExplainSpec(ctx, spec)
 	}
 	switch {
 	case err != nil && c.ID != "":

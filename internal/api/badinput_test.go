@@ -281,6 +281,11 @@ func badNames(e *edge) []badInput {
 			badInput{h.name, "TaskService/CancelTask", &errandv1.CancelTaskRequest{TaskId: h.id}, h.reason, h.field})
 	}
 	cases = append(cases,
+		badInput{"a page of -1 regions", "AdminService/ListRegions", &errandv1.ListRegionsRequest{PageSize: -1}, refusedField, "page_size"},
+		badInput{"a drain of no region", "AdminService/DrainRegion", &errandv1.DrainRegionRequest{}, refusedField, "name"},
+		badInput{"a drain of a region that is not there", "AdminService/DrainRegion", &errandv1.DrainRegionRequest{Name: "mars"}, "REGION_NOT_FOUND", ""},
+		badInput{"a region with a long name", "AdminService/ResumeRegion", &errandv1.ResumeRegionRequest{Name: strings.Repeat("r", 64)}, refusedField, "name"},
+		badInput{"a resume of a region that is not there", "AdminService/ResumeRegion", &errandv1.ResumeRegionRequest{Name: "mars"}, "REGION_NOT_FOUND", ""},
 		badInput{"nothing to explain", "TaskService/ExplainTask", &errandv1.ExplainTaskRequest{}, refusedField, "subject"},
 		badInput{"a spec to explain without a kind", "TaskService/ExplainTask", &errandv1.ExplainTaskRequest{Subject: &errandv1.ExplainTaskRequest_Spec{Spec: &errandv1.TaskSpec{}}}, refusedField, "spec.kind"},
 		badInput{"wait of -1 s", "TaskService/WaitTask", &errandv1.WaitTaskRequest{TaskId: someTask, Timeout: durationpb.New(-time.Second)}, refusedField, "timeout"},
@@ -388,7 +393,7 @@ func (e *edge) submitAs(key string) string {
 
 var codeOfReason = map[string]string{
 	refusedField: "invalid_argument", reasonNotYetAvailable: "unimplemented", reasonMalformed: "invalid_argument",
-	"TASK_NOT_WAITING": "failed_precondition", "TASK_NOT_FOUND": "not_found", "TENANT_NOT_FOUND": "not_found", "KEY_NOT_FOUND": "not_found", "WORKER_NOT_FOUND": "not_found",
+	"TASK_NOT_WAITING": "failed_precondition", "TASK_NOT_FOUND": "not_found", "TENANT_NOT_FOUND": "not_found", "KEY_NOT_FOUND": "not_found", "WORKER_NOT_FOUND": "not_found", "REGION_NOT_FOUND": "not_found",
 	"TENANT_EXISTS": "already_exists", "KIND_NOT_FOUND": "not_found", "LIMIT_NOT_FOUND": "not_found",
 }
 

@@ -19,6 +19,18 @@ func badShapes() []badInput {
 		}
 		cases = append(cases, badInput{name, rpc, in, refusedField, "spec.requirements." + field})
 	}
+	regions := func(name string, names []string, field string) {
+		in := spec(func(s *errandv1.TaskSpec) { s.AllowedRegions = names })
+		if field == "" {
+			cases = append(cases, badInput{name, rpc, in, "", ""})
+			return
+		}
+		cases = append(cases, badInput{name, rpc, in, refusedField, "spec.allowed_regions" + field})
+	}
+	regions("this region", []string{region}, "")
+	regions("a region that is not there", []string{region, "mars"}, "[1]")
+	cases = append(cases, badInput{"a region twice", rpc, spec(func(s *errandv1.TaskSpec) { s.AllowedRegions = []string{region, region} }), refusedField, "spec.allowed_regions"})
+	regions("a region with NUL", []string{"e\x00u"}, "[0]")
 	needs("no requirements", &errandv1.Requirements{}, "")
 	needs("less than no processor", &errandv1.Requirements{CpuMilli: -1}, "cpu_milli")
 	needs("more processors than a number holds", &errandv1.Requirements{CpuMilli: math.MaxInt32}, "cpu_milli")

@@ -6,25 +6,15 @@ import (
 
 	"github.com/errandhq/errand/placement"
 	peerv1 "github.com/errandhq/errand/proto/errand/peer/v1"
-	errandv1 "github.com/errandhq/errand/proto/errand/v1"
 	"github.com/errandhq/errand/scheduler"
 )
 
 // Explain answers another instance what keeps a task from running here.
 func (s *peerService) Explain(ctx context.Context, req *peerv1.ExplainRequest) (*peerv1.ExplainResponse, error) {
-	r, needs := req.GetRow(), req.GetNeeds()
-	shape, err := shapeOf(needs, "needs.", nil)
+	row, err := rowOf(req.GetRow())
 	if err != nil {
 		return nil, err
 	}
-	row := scheduler.ReadyRow{
-		ID: scheduler.ID(r.GetId()), Attempt: r.GetAttempt(), State: scheduler.Ready, Tenant: r.GetTenant(), Kind: r.GetKind(),
-		Tier: scheduler.Tier(r.GetTier()), Due: r.GetDue().AsTime(), Suspect: r.GetSuspect(), Shape: shape,
-	}
-	for _, l := range r.GetLimits() {
-		row.Limits = append(row.Limits, scheduler.LimitKey{Name: l.GetName(), Key: l.GetKey()})
-	}
-	row.Class = scheduler.ClassOf(row.Kind, &scheduler.Spec{AllowedRegions: req.GetAllowedRegions(), Limits: row.Limits, Shape: shape})
 	var token scheduler.Token
 	if worker := req.GetWorker(); len(worker) > 0 {
 		token = scheduler.Token{ID: row.ID, Attempt: row.Attempt, Worker: scheduler.WorkerID(worker)}
@@ -39,8 +29,7 @@ func (s *peerService) Explain(ctx context.Context, req *peerv1.ExplainRequest) (
 // Explain asks a peer what keeps a task from running there.
 func (p *Peers) Explain(ctx context.Context, peer scheduler.Session, t *scheduler.Task) (*scheduler.Hold, error) {
 	row := t.WaitingRow()
-	req := &peerv1.ExplainRequest{Row: rowMessage(&row), Needs: &errandv1.TaskSpec{}, AllowedRegions: t.Spec.AllowedRegions}
-	showShape(req.Needs, t.Spec.Shape)
+	req := &peerv1.ExplainRequest{Row: rowMessage(&row)}
 	if t.State == scheduler.Running {
 		req.Worker = t.Worker[:]
 	}

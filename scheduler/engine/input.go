@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/errandhq/errand/scheduler"
+import (
+	"github.com/errandhq/errand/placement"
+	"github.com/errandhq/errand/scheduler"
+)
 
 // Input is something that happened.
 type Input interface{ input() }
@@ -61,7 +64,8 @@ type LendAsked struct {
 	Ticket Ticket
 	Room   []scheduler.KindRoom
 	Limit  int
-	For    string // the region that asks, when it is another one
+	Offers []placement.Worker // workers of the one that asks, with what is free of them
+	For    string             // the region that asks, when it is another one
 }
 
 // LendAnswered brings the rows that another instance has lent; none when it had none or did not answer.

@@ -31,7 +31,7 @@ func (e *Engine) lend(in LendAsked) {
 	if in.For != "" {
 		before = e.storeNow()
 	}
-	rows := e.core.Lend(in.Room, min(max(in.Limit, 0), lendRowsMax), scheduler.Borrower{Region: in.For, DueBefore: before})
+	rows := e.core.Lend(in.Room, min(max(in.Limit, 0), lendRowsMax), scheduler.Borrower{Region: in.For, DueBefore: before, Offers: in.Offers})
 	e.observe.Rows("lent", len(rows))
 	e.emit(LendReady{Ticket: in.Ticket, Rows: rows})
 }
@@ -53,7 +53,7 @@ func (e *Engine) borrow() {
 	}
 	l.asked = true
 	l.peer = (l.peer + 1) % len(e.home.others)
-	e.emit(AskPeerToLend{Peer: e.home.others[l.peer], Room: room, Limit: lendRowsMax})
+	e.emit(AskPeerToLend{Peer: e.home.others[l.peer], Room: room, Limit: lendRowsMax, Offers: e.core.Offers()})
 }
 
 // borrowed takes lent rows in. They are claimed like any others; who lent them has forgotten them.

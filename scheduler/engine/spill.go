@@ -37,7 +37,7 @@ func (e *Engine) spill() {
 		room[i].Slots = (room[i].Slots + 1) / 2
 	}
 	l.asked, l.next = true, l.next+1
-	e.emit(AskPeerToLend{Peer: peers[l.next%len(peers)], Room: room, Limit: spillRowsMax, For: e.home.name})
+	e.emit(AskPeerToLend{Peer: peers[l.next%len(peers)], Room: room, Limit: spillRowsMax, Offers: e.core.Offers(), For: e.home.name})
 }
 
 // foreignPeers lists the instances of other regions, those of the nearest first.
