@@ -128,8 +128,8 @@ func readStarts(ctx context.Context, conn *pgx.Conn, fault time.Time) (map[strin
 	return starts, err
 }
 
-// takeWaits puts together how long tasks waited, from the moment they were first sent until a handler had them; those that no handler
-// ever had have waited until now.
+// takeWaits puts together how long tasks waited, from the moment they were first sent, or wanted when that is later, until a handler had
+// them; those that no handler ever had have waited until now.
 func (r *failoverResult) takeWaits(l *clients, starts map[string]started, at failoverTimes) {
 	var before, during, after []float64
 	for id, sent := range l.accepted {

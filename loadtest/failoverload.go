@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -17,13 +18,15 @@ const (
 	loadBatch     = 5                      // tasks of one submission
 	loadWaiting   = 64                     // submissions of a region that wait for an answer; then it submits less
 	loadPause     = 500 * time.Millisecond // before a submission that was not accepted is sent again
-	loadCallLimit = 20 * time.Second       // for one answer
+	loadCallLimit = time.Minute            // for one answer: the SDK asks other schedulers by itself
+	laterEach     = 5                      // of so many tasks one is for later, so that a region always has tasks that are not due yet
+	laterMax      = 20 * time.Second
 )
 
 // clients hold what all of them, in every region, have handed over.
 type clients struct {
 	mu       sync.Mutex
-	accepted map[string]time.Time // task id: when it was first sent
+	accepted map[string]time.Time // task id: when it was first sent, or wanted when that is later
 }
 
 // run submits at a rate, from clients in every region, until stop; then it waits until all that was sent has been accepted, or ctx ends.
@@ -77,6 +80,9 @@ func moves(region string, batch int) ([]errand.Spec, error) {
 			return nil, err
 		}
 		specs[i] = errand.Spec{Kind: moveKind, Payload: payload, IdempotencyKey: fmt.Sprintf("%s-%d-%d", region, batch, i)}
+		if (batch*loadBatch+i)%laterEach == 0 {
+			specs[i].RunAt = time.Now().Add(rand.N(laterMax))
+		}
 	}
 	return specs, nil
 }
@@ -106,6 +112,9 @@ func (l *clients) take(specs []errand.Spec, outcomes []errand.Outcome, sent time
 			rest = append(rest, specs[i])
 		} else {
 			l.accepted[o.ID] = sent
+			if specs[i].RunAt.After(sent) {
+				l.accepted[o.ID] = specs[i].RunAt
+			}
 		}
 	}
 	return rest

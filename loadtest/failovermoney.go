@@ -55,7 +55,7 @@ type moneyCmd struct {
 	Region string        `required:""`
 	Slots  int           `default:"20"`
 	DB     string        `help:"The bank's database." required:""`
-	Work   time.Duration `help:"Mean time of a handler." default:"40ms"`
+	Work   time.Duration `help:"Mean time of a handler." default:"400ms"`
 }
 
 // Run serves until the context ends, and drains.

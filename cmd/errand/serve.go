@@ -75,7 +75,7 @@ func (t *timingSettings) timing(p *regions.Profile) scheduler.Timing {
 
 // profile is the named times of regions, with what is set.
 func (c *serveCmd) profile() (regions.Profile, error) {
-	p, err := regions.ProfileNamed(c.Profile)
+	p, err := regions.ProfileNamed(cmp.Or(c.Profile, regions.WAN().Name)) // the flag's default
 	if err != nil {
 		return p, fmt.Errorf("--profile: %w", err)
 	}
