@@ -80,7 +80,8 @@ type devRegions struct {
 type devPlace struct {
 	name       string
 	number     int      // from 1
-	addresses  []string // of its schedulers, HOST:PORT
+	listens    []string // what its schedulers listen on, HOST:PORT
+	addresses  []string // where this machine reaches them
 	redis      devPart
 	redisURL   string
 	store      string // its way there
@@ -194,6 +195,7 @@ func (r *devRegions) findAddresses() error {
 				return err
 			}
 			held = append(held, l)
+			p.listens = append(p.listens, l.Addr().String())
 			p.addresses = append(p.addresses, strings.TrimPrefix(localURL(l), "http://"))
 			urls = append(urls, localURL(l))
 		}
@@ -302,7 +304,7 @@ func (r *devRegions) startPlace(ctx context.Context, p *devPlace, ways []devWay)
 	for i, address := range p.addresses {
 		args := []string{
 			"serve", "--region", p.name, "--topology", r.folder.in(devTopologyName), "--store", p.store, "--redis", p.redisURL,
-			"--listen", address, "--shutdown-grace", devShutdownGrace.String(), "--log-level", r.LogLevel.String(), "--log-format", r.LogFormat,
+			"--listen", p.listens[i], "--advertise", "http://" + address, "--shutdown-grace", devShutdownGrace.String(), "--log-level", r.LogLevel.String(), "--log-format", r.LogFormat,
 		}
 		for _, w := range ways {
 			args = append(args, "--peer-route", w.address+"="+w.over)
