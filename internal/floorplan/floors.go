@@ -23,11 +23,12 @@ var floors = []floor{
 	{dir: "regions", pure: true},
 	{dir: "fairness", pure: true},
 	{dir: "internal/txsql", pure: true}, // what the store and the SDK's transactional calls have to agree on
+	{dir: "scheduler/graph", pure: true},
 	// 2 choice
 	{dir: "placement", imports: []string{"regions", "fairness"}, pure: true},
 	{dir: "placement/preempt", imports: []string{"placement"}, pure: true},
 	// 3 core
-	{dir: "scheduler", imports: []string{"regions", "fairness", "placement", "internal/txsql"}, pure: true},
+	{dir: "scheduler", imports: []string{"regions", "fairness", "placement", "scheduler/graph", "internal/txsql"}, pure: true},
 	// 4 hands; the store never sees the engine: the engine says in small interfaces what it needs, and the two meet in cmd/errand
 	{dir: "scheduler/engine", imports: []string{"scheduler", "placement", "regions", "fairness"}},
 	{dir: "internal/store", imports: []string{"scheduler", "internal/txsql"}},
