@@ -72,6 +72,8 @@ type Engine struct {
 	endings  endings
 	workers  workers
 	timers   timers
+	links    links
+	releases releases
 	refill   refill
 	review   review
 	cancels  cancels
@@ -117,6 +119,8 @@ func New(cfg Config) *Engine {
 	e.endings = newEndings(cfg.InFlight)
 	e.workers = newWorkers()
 	e.timers = newTimers()
+	e.links = newLinks()
+	e.releases = newReleases()
 	e.refill = newRefill()
 	e.review = newReview()
 	e.cancels = newCancels()
@@ -149,6 +153,8 @@ func (e *Engine) Turn(local time.Duration, inputs []Input) []Effect {
 		e.readLanes()
 		e.reconcile()
 		e.reclaim()
+		e.insertLinked()
+		e.release()
 		e.dispatch()
 		e.borrow()
 		e.tellUse()
@@ -181,8 +187,11 @@ func (e *Engine) take(in Input) {
 		e.workers.streams[in.Stream] = scheduler.WorkerID{}
 	case StreamClosed:
 		e.streamClosed(in.Stream)
+	case LinkAsked:
+		e.link(in)
 	case SubmitWithdrawn:
 		e.withdrawSubmit(in.Ticket)
+		e.withdrawLinked(in.Ticket)
 	case CancelAsked:
 		e.cancel(in)
 	case TaskUpdated:

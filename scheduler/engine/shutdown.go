@@ -46,7 +46,7 @@ func (e *Engine) checkStopped() {
 	if e.connected() && e.local < e.stopBy {
 		return
 	}
-	if e.session.ended || e.submits.waiting() > 0 || len(e.endings.pending) > 0 || e.unwritten || e.writing() {
+	if e.session.ended || e.submits.waiting() > 0 || len(e.links.open) > 0 || len(e.endings.pending) > 0 || e.unwritten || e.writing() {
 		return
 	}
 	e.session.ended = true
@@ -72,7 +72,8 @@ func (e *Engine) checkStopped() {
 func (e *Engine) writing() bool {
 	for _, s := range e.statements { // in any order: one is enough
 		switch s.request.(type) {
-		case scheduler.Insert, scheduler.ClaimBatch, scheduler.EndBatch, scheduler.AttachBatch, scheduler.CancelBatch:
+		case scheduler.Insert, scheduler.ClaimBatch, scheduler.EndBatch, scheduler.AttachBatch, scheduler.CancelBatch,
+			scheduler.InsertLinked:
 			return true
 		}
 	}

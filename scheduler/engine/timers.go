@@ -118,10 +118,12 @@ func (e *Engine) fireTimers() {
 		delete(t.byID, one.row.ID)
 		r := one.row.ReadyRow
 		switch {
-		case !r.StartBy.IsZero() && !r.StartBy.After(now):
+		case r.State.Open() && !r.StartBy.IsZero() && !r.StartBy.After(now):
 			t.expired = append(t.expired, r.ID)
 		case r.State == scheduler.Scheduled:
 			ready = append(ready, r)
+		case r.State == scheduler.Blocked || r.State.Terminal():
+			e.sweepReleases(&r)
 		}
 	}
 	if len(ready) > 0 {
@@ -149,6 +151,9 @@ func (e *Engine) expire() {
 				if moved.Verdict == scheduler.Won {
 					gone++
 					e.ended = append(e.ended, moved.ID)
+				}
+				if moved.Parent && moved.State.Terminal() {
+					e.releaseChildren(moved.ID)
 				}
 			}
 			e.observe.Rows("expired", gone)
@@ -182,8 +187,11 @@ func (e *Engine) readTimed() {
 			if perShard[shard]++; perShard[shard] >= timedLimit {
 				e.timers.more = true
 			}
-			if e.lanes[shard] {
-				e.timers.add(rows[i])
+			if row := rows[i]; e.lanes[shard] {
+				if unfinished := row.State.Terminal() || row.State == scheduler.Blocked && !row.WakeAt.Equal(row.StartBy); unfinished {
+					row.WakeAt = row.WakeAt.Add(releaseGrace)
+				}
+				e.timers.add(row)
 			}
 		}
 	})

@@ -48,6 +48,9 @@ func (c *client) plan() {
 		n -= batch
 		at = min(at+s.upTo(5*time.Second), simTrouble-time.Second)
 	}
+	for range s.rand.IntN(4) {
+		s.at(s.upTo(simTrouble), c.link)
+	}
 	for range s.rand.IntN(6) {
 		s.at(s.upTo(simTrouble), c.cancel)
 	}
