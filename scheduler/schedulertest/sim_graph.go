@@ -1,6 +1,7 @@
 package schedulertest
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -19,7 +20,8 @@ func (c *client) link() {
 	for i := range 1 + s.rand.IntN(6) {
 		t := c.draw().task
 		c.submissions = c.submissions[:len(c.submissions)-1]
-		t.Payload = append(t.Payload, " linked"...)
+		c.linkedTasks++
+		t.Payload = fmt.Appendf(nil, "linked %d", c.linkedTasks)
 		t.IdempotencyKey, t.Fingerprint = "", nil
 		t.Spec.Condition, t.Spec.Impossible = graph.Condition(s.rand.IntN(4)), graph.Policy(s.rand.IntN(3))
 		if whole {
