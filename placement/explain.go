@@ -68,8 +68,8 @@ type Near struct {
 	Worker  WorkerID
 	Name    string
 	Lacks   []Lack
-	rank    int // by what would have to happen
-	missing float64
+	Rank    int     // by what would have to happen: less is closer
+	Missing float64 // of what it wants, as the sum of the parts
 }
 
 // ChangeKind is what would have to change.
@@ -155,7 +155,7 @@ func (p *Pool) Explain(n Need, fill Fill, limit int) Explanation {
 	default:
 		c := &e.Closest[0]
 		c.Lacks = e.lacksOf(p, c, &n, &f)
-		e.Change = Change{changeOf(c.rank), c.Worker, c.Name, c.Lacks}
+		e.Change = Change{changeOf(c.Rank), c.Worker, c.Name, c.Lacks}
 	}
 	e.Closest = e.Closest[:min(len(e.Closest), max(limit, 0))]
 	for i := range e.Closest {
@@ -188,19 +188,19 @@ func (p *Pool) near(s *seat, n *Need, f *form) Near {
 	c := Near{Worker: m.worker.ID, Name: m.worker.Name}
 	switch {
 	case !m.suits(f).selected:
-		c.rank = int(Relax - WaitForRoom)
+		c.Rank = int(Relax - WaitForRoom)
 	case !s.couldFit(f):
-		c.rank = int(AskLess - WaitForRoom)
+		c.Rank = int(AskLess - WaitForRoom)
 	case m.draining:
-		c.rank = int(Resume - WaitForRoom)
+		c.Rank = int(Resume - WaitForRoom)
 	}
 	s.compare(f, func(l Lack) {
 		if l.Wanted > 0 {
-			c.missing += float64(l.Wanted-min(max(l.Free, 0), l.Wanted)) / float64(l.Wanted)
+			c.Missing += float64(l.Wanted-min(max(l.Free, 0), l.Wanted)) / float64(l.Wanted)
 		}
 	})
 	if m.held && !p.mayUse(m, n) || n.Suspect && m.suspects > 0 {
-		c.missing++
+		c.Missing++
 	}
 	return c
 }

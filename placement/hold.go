@@ -90,5 +90,5 @@ func (s *seat) missing(f *form) float64 {
 
 // byMissing orders workers by how near they are.
 func byMissing(a, b Near) int {
-	return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.missing, b.missing), a.Worker.Compare(b.Worker))
+	return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Missing, b.Missing), a.Worker.Compare(b.Worker))
 }

@@ -55,6 +55,7 @@ type group struct {
 	plain       int                // of those used, without urgent attempts
 	drained     map[*seat]struct{} // of workers that take none
 	counted     int                // seats of workers that have declared a capacity
+	has         Resources          // what those have together
 	joined      uint64             // changes with every seat that comes or goes
 	candidates
 }
@@ -266,9 +267,7 @@ func (p *Pool) attachSeat(s *seat) {
 	heap.Push(&s.group.seats, s)
 	s.group.slots += s.slots
 	s.count(1)
-	if s.member.counted {
-		s.group.counted++
-	}
+	s.group.count(s.member, 1)
 	s.group.note(s)
 }
 
@@ -288,9 +287,7 @@ func (p *Pool) detachSeat(s *seat) {
 	heap.Remove(&s.group.seats, s.index)
 	s.group.slots -= s.slots
 	s.count(-1)
-	if s.member.counted {
-		s.group.counted--
-	}
+	s.group.count(s.member, -1)
 }
 
 // dropIfUseless forgets a detached seat that has no room and carries nothing.

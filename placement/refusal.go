@@ -31,6 +31,22 @@ var refusalTexts = [...]string{
 // String is the reason in words.
 func (r Refusal) String() string { return refusalTexts[r] }
 
+// RefusalOf is the refusal with a number. One that is not known here, since a newer version has it, is taken for DoesNotFitNow.
+func RefusalOf(number int32) Refusal {
+	if number < 0 || int(number) >= len(refusalTexts) {
+		return DoesNotFitNow
+	}
+	return Refusal(number)
+}
+
+// NearerThan tells whether less has to happen than for another refusal until an attempt starts.
+func (r Refusal) NearerThan(other Refusal) bool { return distances[r] < distances[other] }
+
+// distances order the refusals by what would have to happen.
+var distances = [...]int{
+	Placed: 0, DoesNotFitNow: 1, Headroom: 2, SuspectWaiting: 3, Reserved: 4, AllDraining: 5, NeverFits: 6, Unselected: 7, NoWorker: 8,
+}
+
 // nearer is the refusal of a tenant's own workers and of the pool's that counts: the pool's, which come last, but not when nobody there
 // could ever do it and somebody else could.
 func nearer(own, shared Refusal) Refusal {

@@ -192,7 +192,7 @@ func (b *backlog) takeOut(buf *buffer) {
 // setAside tells whether something else than room holds the buffer back.
 func (b *buffer) setAside() bool { return b.parked || b.gate != nil }
 
-// park sets a buffer aside until a worker of its kind joins. Only its first rows are kept: the store has the others.
+// park sets a buffer aside until a worker joins that could run it. Only its first rows are kept: the store has the others.
 func (b *backlog) park(buf *buffer, now time.Time) {
 	b.takeOut(buf)
 	of := b.parked[buf.kind]
@@ -224,11 +224,13 @@ func (b *backlog) keepFirst(buf *buffer, now time.Time) {
 	}
 }
 
-// unpark brings the buffers of a kind back: a worker that serves it has joined.
-func (b *backlog) unpark(kind string, now time.Time) {
+// unpark brings those buffers of a kind back that a worker which has joined could run.
+func (b *backlog) unpark(kind string, now time.Time, could func(*buffer) bool) {
 	for _, buf := range slices.SortedFunc(maps.Values(b.parked[kind]), func(x, y *buffer) int { return x.key.compare(y.key) }) {
-		b.takeOut(buf)
-		b.enter(buf, now)
+		if could(buf) {
+			b.takeOut(buf)
+			b.enter(buf, now)
+		}
 	}
 }
 

@@ -44,9 +44,12 @@ type buffer struct {
 	level  *level        // in whose line it stands; nil while it is set aside
 	shift  time.Duration // how much later than they say its rows are due, being served at a lower level
 	index  int           // in its tenant's line; -1 when it is not there
-	parked bool          // no worker serves it
+	parked bool          // no worker could run it
 	gate   *gate         // that is closed for it
 	spot   int           // among those that wait for the gate
+
+	cramped bool      // it is among those that find no room
+	passed  time.Time // since when others start where it could; zero while none does
 }
 
 type bufferKey struct {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/errandhq/errand/fairness"
+	"github.com/errandhq/errand/placement"
 )
 
 // This file holds what attempts cost their tenants. A start is charged at once with what the kind usually takes; one that takes longer is
@@ -46,7 +47,7 @@ type charge struct {
 func (c *Core) charge(a *attempt, use fairness.Use) {
 	a.charge = charge{use: use, since: c.now}
 	if !c.pool.IsOwn(a.Worker) {
-		a.charge.share = c.shareOf(a.Kind)
+		a.charge.share = c.shareOf(a.need())
 	}
 	if a.charge.share == 0 {
 		return
@@ -57,7 +58,7 @@ func (c *Core) charge(a *attempt, use fairness.Use) {
 	if use != fairness.Urgent {
 		return
 	}
-	a.charge.urgent = 1 / float64(max(c.pool.Slots(a.Kind), 1))
+	a.charge.urgent = c.pool.Share(a.need())
 	c.shares.HoldUrgent(a.Tenant, a.charge.urgent, c.now)
 	if !c.costs.usual.Known(costKey{a.Tenant, a.Kind}) {
 		a.charge.caution = fairness.Window.Seconds()
@@ -65,13 +66,17 @@ func (c *Core) charge(a *attempt, use fairness.Use) {
 	}
 }
 
-// shareOf is the part of the dominant resource that an attempt of a kind takes: one of the slots for it in the region.
-func (c *Core) shareOf(kind string) float64 {
-	slots := c.pool.Slots(kind) + c.elsewhere[kind]
-	if slots == 0 {
-		return 0
+// shareOf is the part of the dominant resource that an attempt takes of what the region has for its kind. Of the other instances only the
+// slots are known: their workers are thought to be like those that are here.
+func (c *Core) shareOf(n placement.Need) float64 {
+	here, elsewhere := c.pool.Slots(n.Kind), c.elsewhere[n.Kind]
+	if here == 0 {
+		if elsewhere == 0 {
+			return 0
+		}
+		return 1 / float64(elsewhere)
 	}
-	return 1 / float64(slots)
+	return c.pool.Share(n) * float64(here) / float64(here+elsewhere)
 }
 
 // settle corrects an attempt's charge to what it has held.

@@ -58,7 +58,7 @@ func (c *Core) workerJoined(w *placement.Worker) {
 	}
 	c.pool.Join(*w)
 	for _, kind := range slices.Sorted(maps.Keys(w.Slots)) { // in order, since it decides whose turn comes first
-		c.waiting.unpark(kind, c.now)
+		c.waiting.unpark(kind, c.now, func(buf *buffer) bool { return c.pool.CouldRun(w.ID, c.needOf(buf)) })
 	}
 }
 
@@ -264,7 +264,10 @@ func (c *Core) tookOver(h *Held) {
 	if g := c.ghosts[h.ID]; g != nil { // it has come back
 		c.vanished([]Token{g.token})
 	}
-	a := &attempt{Held: *h, phase: running, class: ClassOf(h.Kind, &h.Spec), limits: h.Spec.Limits, shape: h.Spec.Shape, room: true}
+	class := ClassOf(h.Kind, &h.Spec)
+	a := &attempt{
+		Held: *h, phase: running, class: class, limits: h.Spec.Limits, shape: c.shapes.one(class, h.Spec.Shape), room: true,
+	}
 	c.begin(a)
 	a.devices = c.pool.Reserve(a.place(), a.need()).Devices
 	c.charge(a, fairness.Plain)

@@ -35,7 +35,10 @@ type Core struct {
 	elsewhere map[string]int
 	stock     map[stockKey]int64 // open tasks in the region
 	demotedAt time.Time          // when it was last looked whose urgent work may go first again
-	plan      Plan               // what Step and Advance have decided since the last Plan
+	cramped   []*buffer          // large tasks that find no room
+	holders   []*buffer          // those of them for which room is held
+	shapes    shapes
+	plan      Plan // what Step and Advance have decided since the last Plan
 }
 
 // NewCore returns the core of a fresh session. draw returns random numbers in [0, 1), for the jitter of retries.
@@ -52,6 +55,7 @@ func NewCore(session SessionID, timing Timing, draw func() float64) *Core {
 		ghosts:   map[ID]*ghost{},
 		waiting:  newBacklog(shares),
 		attempts: newAttempts(),
+		shapes:   shapes{},
 	}
 }
 
@@ -158,6 +162,7 @@ func (c *Core) Admit(t *Task, now time.Time) bool {
 		}
 	}
 	part, use := c.eager(t)
+	t.Spec.Shape = c.shapes.one(class, t.Spec.Shape)
 	need := placement.Need{Tenant: t.Tenant, Kind: t.Kind, Suspect: t.Suspect, Urgent: use == fairness.Urgent, Shape: t.Spec.Shape}
 	at, refusal := c.pool.Place(need, fills[part])
 	if refusal != placement.Placed {
@@ -168,6 +173,7 @@ func (c *Core) Admit(t *Task, now time.Time) bool {
 		Held: heldOf(t), phase: claiming, class: class, limits: t.Spec.Limits, shape: t.Spec.Shape, size: len(t.Payload), room: true,
 		devices: at.Devices,
 	}
+	c.passOver(at.Worker, class)
 	c.begin(a)
 	c.pass(a, use)
 	return true

@@ -19,6 +19,7 @@ import (
 // begins the next:
 //
 //	worker NAME [KIND=SLOTS...] [tenant=T]   a worker connects, or says something new of itself
+//	machine NAME [KIND=SLOTS...] [cpu=N] [memory=N] [gpus=N] [zone=Z] [label=KEY:VALUE] [tenant=T]   the same, with what it has
 //	holds NAME [TASK...]                     it reconnects and names what it holds
 //	drain NAME | resume NAME | leave NAME    it takes no more work, takes work again, says goodbye
 //	lose NAME... [incident]                  workers were silent for their lease
@@ -45,10 +46,11 @@ import (
 //	room [urgent=N] [others=N] [hold]        how much may be planned from now on
 //	lend KIND=SLOTS... [limit=N]             another instance asks for rows that it could start
 //	ask                                      prints for which kinds there is room here, and which wait
+//	explain TASK...                          prints why tasks do not run
 //	state                                    prints what the core knows
 //
 // TASKs may be given as a range, such as r01..r40. FACTS of a task: tenant, kind, tier, due (from the start of the story), shard, attempts (max_attempts), timeout,
-// tolerance, suspect, exclusive, limits; of a report: reason, retry_after, delay, limit, non_retryable.
+// tolerance, suspect, exclusive, limits, cpu, memory, gpus, gpu_milli, slots, select (KEY:VALUE); of a report: reason, retry_after, delay, limit, non_retryable.
 func TestCoreScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		if filepath.Ext(path) != ".txt" {

@@ -24,7 +24,7 @@ func TestTheTopOfTheHour(t *testing.T) {
 			task.Tenant = "other"
 		}
 		w.rows[task.ID] = &task
-		due = append(due, readyRow(&task))
+		due = append(due, task.WaitingRow())
 	}
 	w.core.Step(RowsReady{Rows: due})
 	started, last := map[string]int{}, map[string]int{} // how many, and in which turn the last

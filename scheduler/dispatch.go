@@ -16,6 +16,7 @@ func (c *Core) offer(r *ReadyRow) bool {
 	if a := c.attempts.byID[r.ID]; a != nil {
 		return false // what stands will be known when the write under way is answered
 	}
+	r.Shape = c.shapes.one(r.Class, r.Shape)
 	added, here := c.waiting.add(r, c.now)
 	switch {
 	case r.State != Scheduled:

@@ -17,10 +17,12 @@ type Risk string
 // The risks.
 const (
 	NoRisk           Risk = ""
-	RiskNoWorker     Risk = "NO_WORKER"      // no worker that takes work serves the kind
-	RiskPaused       Risk = "PAUSED"         // the tenant or the kind is paused
-	RiskAfterDue     Risk = "AFTER_DUE"      // it will start later than its due time
-	RiskAfterStartBy Risk = "AFTER_START_BY" // it will not have started by then, and so never will
+	RiskNoWorker     Risk = "NO_WORKER"         // no worker that takes work serves the kind
+	RiskNoMatch      Risk = "NO_WORKER_MATCHES" // no worker that serves the kind satisfies the selectors
+	RiskNeverFits    Risk = "NEVER_FITS"        // no worker that serves the kind is large enough, even empty
+	RiskPaused       Risk = "PAUSED"            // the tenant or the kind is paused
+	RiskAfterDue     Risk = "AFTER_DUE"         // it will start later than its due time
+	RiskAfterStartBy Risk = "AFTER_START_BY"    // it will not have started by then, and so never will
 )
 
 // Estimate is a guess at when a task will start. The zero value says nothing.
@@ -38,6 +40,11 @@ const gateSample = 64
 // Estimate guesses when a new task will start that does not start at once. before is how many of its tenant, kind and tier came just before
 // it and are not told of yet.
 func (c *Core) Estimate(t *Task, before int, now time.Time) Estimate {
+	return c.estimate(t, c.ahead(t.Tenant, t.Kind, t.Tier)+float64(before), before, now)
+}
+
+// estimate is the same for a task when it is known how many of its kind go before it.
+func (c *Core) estimate(t *Task, ahead float64, before int, now time.Time) Estimate {
 	if t.State == Running {
 		return Estimate{Start: now}
 	}
@@ -45,11 +52,14 @@ func (c *Core) Estimate(t *Task, before int, now time.Time) Estimate {
 	if load.Own+load.Shared+elsewhere == 0 {
 		return Estimate{Risk: RiskNoWorker}
 	}
+	if risk := c.hopeless(t); risk != NoRisk {
+		return Estimate{Risk: risk}
+	}
 	wait, possible := c.gateWait(t, before, now)
 	if !possible {
 		return Estimate{Risk: RiskPaused}
 	}
-	wait = max(wait, c.roomWait(t, before, load, elsewhere))
+	wait = max(wait, c.roomWait(t, ahead, load, elsewhere))
 	if wait > 0 && !c.costs.usual.Any() {
 		return Estimate{} // nobody knows how long anything takes
 	}
@@ -75,15 +85,43 @@ func (t *Task) late(start time.Time) Risk {
 	}
 }
 
+// hopeless says why no worker could ever run a task, as far as is known: of the other instances only the slots are, so while they have any
+// it may fit there.
+func (c *Core) hopeless(t *Task) Risk {
+	if t.Spec.Shape == nil || c.elsewhere[t.Kind] > 0 {
+		return NoRisk
+	}
+	switch c.pool.Hopeless(t.need()) {
+	case placement.AllDraining:
+		return RiskNoWorker
+	case placement.Unselected:
+		return RiskNoMatch
+	case placement.NeverFits:
+		return RiskNeverFits
+	default:
+		return NoRisk
+	}
+}
+
+func (t *Task) need() placement.Need {
+	return placement.Need{Tenant: t.Tenant, Kind: t.Kind, Suspect: t.Suspect, Shape: t.Spec.Shape}
+}
+
 // roomWait is how many seconds pass until a slot is the task's.
-func (c *Core) roomWait(t *Task, before int, load placement.Load, elsewhere int) float64 {
+func (c *Core) roomWait(t *Task, ahead float64, load placement.Load, elsewhere int) float64 {
 	may, _ := c.eager(t)
 	part := fills[may].Part
-	ahead := c.ahead(t.Tenant, t.Kind, t.Tier) + float64(before)
-	if ahead == 0 && (load.OwnUsed < load.Own || float64(load.SharedUsed) < math.Ceil(part*float64(load.Shared))) {
+	if ahead == 0 && t.Spec.Shape != nil && c.pool.Fits(t.need(), fills[may]) == placement.Placed {
 		return 0
 	}
-	slots := float64(load.Own) + part*float64(load.Shared+elsewhere)*c.fairOfWaiting(t.Tenant)
+	if ahead == 0 && t.Spec.Shape == nil && (load.OwnUsed < load.Own || float64(load.SharedUsed) < math.Ceil(part*float64(load.Shared))) {
+		return 0
+	}
+	shared := float64(load.Shared + elsewhere)
+	if share := c.shareOf(t.need()); t.Spec.Shape != nil && share > 0 {
+		shared = 1 / share
+	}
+	slots := float64(load.Own) + part*shared*c.fairOfWaiting(t.Tenant)
 	return (ahead + 1) * c.costs.usual.Expect(costKey{t.Tenant, t.Kind}) / slots
 }
 

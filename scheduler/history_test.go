@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/errandhq/errand/placement"
 )
 
 // TestAnyHistory lets anything happen in any order and checks after every turn what must hold in a core (check), that its
@@ -85,10 +87,13 @@ func (w *world) checkPlan(t *rapid.T, buffered map[ID]waiting, p *Plan) {
 			t.Errorf("claim %+v of a row that was not buffered like this: %+v", c, row)
 		}
 		a := w.core.attempts.byID[c.ID]
-		used, suspects := 0, 0
+		used, suspects, cpu := 0, 0, int64(0)
 		for _, other := range w.core.attempts.byWorker[c.Worker] {
 			if other.room && other.Kind == a.Kind {
-				used++
+				used += slotsOf(other.shape)
+			}
+			if other.room && other.shape != nil {
+				cpu += other.shape.CPUMilli
 			}
 			if other.room && other.Suspect {
 				suspects++
@@ -98,6 +103,8 @@ func (w *world) checkPlan(t *rapid.T, buffered map[ID]waiting, p *Plan) {
 		switch {
 		case used > worker.Slots[a.Kind]:
 			t.Errorf("%d attempts of kind %s on a worker with %d slots", used, a.Kind, worker.Slots[a.Kind])
+		case worker.Capacity != nil && a.shape != nil && a.shape.CPUMilli > 0 && cpu > worker.Capacity.CPUMilli:
+			t.Errorf("%d milli CPU in use on a worker that has %d", cpu, worker.Capacity.CPUMilli)
 		case w.core.pool.Draining(c.Worker):
 			t.Errorf("a claim for a draining worker")
 		case worker.Tenant != "" && worker.Tenant != a.Tenant:
@@ -131,7 +138,10 @@ func (h *history) join(t *rapid.T) {
 	id := drawWorker(t)
 	tenant := rapid.SampledFrom([]string{"", "", "", "x"}).Draw(t, "of tenant")
 	slots := rapid.MapOf(rapid.SampledFrom([]string{"k", "l"}), rapid.IntRange(-1, 3)).Draw(t, "slots")
-	h.step(t, func(w *world) { w.join(id, tenant, slots) })
+	capacity := drawCapacity(t)
+	h.step(t, func(w *world) {
+		w.core.Step(WorkerJoined{Worker: placement.Worker{ID: id, Tenant: tenant, Slots: slots, Capacity: capacity}})
+	})
 }
 
 func (h *history) drain(t *rapid.T) {
@@ -170,7 +180,7 @@ func (h *history) drawTask(t *rapid.T) Task {
 		Tier:      rapid.SampledFrom(Tiers[:]).Draw(t, "tier"),
 		Tolerance: time.Duration(rapid.IntRange(0, 120).Draw(t, "tolerance")) * time.Second,
 		Suspect:   rapid.IntRange(0, 5).Draw(t, "suspect") == 0,
-		Spec:      Spec{AttemptTimeout: time.Minute, Exclusive: rapid.IntRange(0, 3).Draw(t, "exclusive") == 0},
+		Spec:      Spec{AttemptTimeout: time.Minute, Exclusive: rapid.IntRange(0, 3).Draw(t, "exclusive") == 0, Shape: drawShape(t)},
 	}
 	if rapid.IntRange(0, 3).Draw(t, "only here") == 0 {
 		task.Spec.AllowedRegions = []string{"here"}
@@ -199,7 +209,7 @@ func (h *history) elsewhere(t *rapid.T) {
 func (h *history) due(t *rapid.T) {
 	id, some := pick(t, h.a.rows, ID.Compare, func(r *Task) bool { return r.State == Scheduled })
 	if some && rapid.Bool().Draw(t, "known") {
-		h.step(t, func(w *world) { w.core.Step(RowsReady{Rows: []ReadyRow{readyRow(w.rows[id])}}) })
+		h.step(t, func(w *world) { w.core.Step(RowsReady{Rows: []ReadyRow{w.rows[id].WaitingRow()}}) })
 		return
 	}
 	task := h.drawTask(t)
@@ -207,7 +217,7 @@ func (h *history) due(t *rapid.T) {
 	h.step(t, func(w *world) {
 		row := task
 		w.rows[row.ID] = &row
-		w.core.Step(RowsReady{Rows: []ReadyRow{readyRow(&row)}})
+		w.core.Step(RowsReady{Rows: []ReadyRow{row.WaitingRow()}})
 	})
 }
 
@@ -391,6 +401,14 @@ func (h *history) changeRoom(t *rapid.T) {
 	h.step(t, func(*world) {})
 }
 
+// largeWorker could run anything.
+func largeWorker(id byte) placement.Worker {
+	return placement.Worker{
+		ID: WorkerID{id}, Slots: map[string]int{"k": 4, "l": 4}, Labels: map[string]string{"disk": "ssd"},
+		Capacity: &placement.Resources{CPUMilli: 8, GPUs: 4},
+	}
+}
+
 // finish lets everything come to rest: workers for everybody, all lanes, answers to all questions, and the reviews that the
 // engine makes of running and scheduled rows. Then every task must end.
 func (h *history) finish(t *rapid.T) {
@@ -398,8 +416,8 @@ func (h *history) finish(t *rapid.T) {
 	h.room = Room{Urgent: 100, Others: 100}
 	h.step(t, func(w *world) {
 		w.core.Step(LanesChanged{Mine: allLanes()})
-		w.join(WorkerID{9}, "", map[string]int{"k": 4, "l": 4})
-		w.join(WorkerID{8}, "", map[string]int{"k": 4, "l": 4})
+		w.core.Step(WorkerJoined{Worker: largeWorker(9)})
+		w.core.Step(WorkerJoined{Worker: largeWorker(8)})
 	})
 	for range turnsMax {
 		if h.a.allEnded() {
@@ -466,7 +484,7 @@ func (w *world) review() {
 		case r.State == Running && r.Session != w.session:
 			w.attach(r.ID)
 		case r.State == Scheduled && !r.WakeAt.After(w.now):
-			w.core.Step(RowsReady{Rows: []ReadyRow{readyRow(r)}})
+			w.core.Step(RowsReady{Rows: []ReadyRow{r.WaitingRow()}})
 			*r, _ = r.Wake(r.Attempt, w.now)
 		}
 	}

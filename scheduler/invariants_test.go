@@ -1,5 +1,11 @@
 package scheduler
 
+import (
+	"slices"
+
+	"github.com/errandhq/errand/placement"
+)
+
 // failing is what the checks need of a test, plain or rapid's.
 type failing interface {
 	Helper()
@@ -29,7 +35,7 @@ func (w *world) check(t failing) {
 			if used[a.Worker] == nil {
 				used[a.Worker] = map[string]int{}
 			}
-			used[a.Worker][a.Kind]++
+			used[a.Worker][a.Kind] += slotsOf(a.shape)
 		}
 		if timed := a.index >= 0; timed != a.atWorker() {
 			t.Errorf("task %s is %s and has a deadline: %v", id, a.phase, timed)
@@ -46,8 +52,21 @@ func (w *world) check(t failing) {
 			t.Errorf("worker %s: %d attempts of kind %s without room reserved", id, n, kind)
 		}
 	}
+	for _, buf := range c.holders {
+		if !slices.Contains(c.cramped, buf) {
+			t.Errorf("room is held for buffer %v, which is not cramped", buf.key)
+		}
+	}
 	w.checkBacklog(t)
 	w.checkGates(t)
+}
+
+// slotsOf is how many slots an attempt takes.
+func slotsOf(s *placement.Shape) int {
+	if s == nil {
+		return 1
+	}
+	return int(max(s.Slots, 1))
 }
 
 // checkGates verifies that gates count what passed them, and that each that may be dropped will be.

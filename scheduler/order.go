@@ -82,6 +82,7 @@ type refusedKey struct {
 func (c *Core) start(room Room) {
 	b := c.waiting
 	c.reviewDemoted()
+	c.reviewCramped()
 	c.openGates()
 	urgent, standard, deferrable := b.levels[Urgent], b.levels[Standard], b.levels[Deferrable]
 	late := []*level{standard, deferrable}
@@ -210,10 +211,13 @@ func (c *Core) serve(p *pass, r *round) {
 		r.skip(buf)
 		return
 	}
-	need := placement.Need{Tenant: tenant, Kind: buf.kind, Suspect: buf.key.suspect, Urgent: p.urgent, Shape: buf.shape}
+	need := c.needOf(buf)
+	need.Urgent = p.urgent
 	at, refusal := c.pool.Place(need, fills[p.fill])
 	switch refusal {
 	case placement.Placed:
+		c.roomy(buf)
+		c.passOver(at.Worker, buf.key.class)
 		use := p.use
 		if use == fairness.Plain && buf.due().Before(c.now) { // whatever its turn was: it has had what is guaranteed
 			use = fairness.Overdue
@@ -224,11 +228,12 @@ func (c *Core) serve(p *pass, r *round) {
 		} else {
 			r.others = append(r.others, claim)
 		}
-	case placement.NoWorker:
+	case placement.NoWorker, placement.Unselected, placement.NeverFits:
 		c.waiting.park(buf, c.now)
 	case placement.Headroom:
 		c.refuse(r, key, buf, p.fill)
 	default:
+		c.noRoom(buf)
 		c.refuse(r, key, buf, fillAll)
 	}
 	if refusal != placement.Placed {

@@ -52,8 +52,32 @@ func (m *orderModel) ready(t *rapid.T) {
 			r.Limits = append(r.Limits, LimitKey{Name: name, Key: rapid.SampledFrom([]string{"", "1", "2"}).Draw(t, "key")})
 		}
 	}
-	r.Class = ClassOf(r.Kind, &Spec{Limits: r.Limits})
+	r.Shape = drawShape(t)
+	r.Class = ClassOf(r.Kind, &Spec{Limits: r.Limits, Shape: r.Shape})
 	m.core.Step(RowsReady{Rows: []ReadyRow{r}})
+}
+
+// drawShape draws what a task needs: mostly a slot.
+func drawShape(t *rapid.T) *placement.Shape {
+	if rapid.IntRange(0, 2).Draw(t, "shaped") > 0 {
+		return nil
+	}
+	s := &placement.Shape{Resources: placement.Resources{
+		CPUMilli: int64(rapid.IntRange(0, 4).Draw(t, "cpu")), GPUs: int64(rapid.IntRange(0, 2).Draw(t, "gpus")),
+		Slots: int64(rapid.IntRange(0, 3).Draw(t, "slots")),
+	}}
+	if rapid.IntRange(0, 3).Draw(t, "choosy") == 0 {
+		s.Selectors = []placement.Selector{{Key: "disk", Operator: placement.In, Values: []string{"ssd"}}}
+	}
+	return s
+}
+
+// drawCapacity draws what a worker has: often nothing but slots.
+func drawCapacity(t *rapid.T) *placement.Resources {
+	if rapid.Bool().Draw(t, "counts") {
+		return nil
+	}
+	return &placement.Resources{CPUMilli: int64(rapid.IntRange(0, 6).Draw(t, "cpu")), GPUs: int64(rapid.IntRange(0, 2).Draw(t, "gpus"))}
 }
 
 func (m *orderModel) gone(t *rapid.T) {
@@ -65,7 +89,8 @@ func (m *orderModel) gone(t *rapid.T) {
 func (m *orderModel) join(t *rapid.T) {
 	m.core.Step(WorkerJoined{Worker: placement.Worker{
 		ID: drawWorker(t), Tenant: rapid.SampledFrom([]string{"", "", "", "x"}).Draw(t, "of tenant"),
-		Slots: rapid.MapOf(rapid.SampledFrom([]string{"k", "l"}), rapid.IntRange(1, 9)).Draw(t, "slots"),
+		Slots: rapid.MapOf(rapid.SampledFrom([]string{"k", "l"}), rapid.IntRange(1, 9)).Draw(t, "slots"), Capacity: drawCapacity(t),
+		Zone: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "zone"), Labels: map[string]string{"disk": rapid.SampledFrom([]string{"ssd", "hdd"}).Draw(t, "disk")},
 	}})
 }
 
@@ -181,13 +206,10 @@ func (m *orderModel) checkWaiting(t *rapid.T) {
 		default:
 			part = fillStandard
 		}
-		at, refusal := c.pool.Place(need, fills[part])
-		if refusal == placement.Placed {
-			c.pool.Free(at, need)
-		}
+		refusal := c.pool.Fits(need, fills[part])
 		closed := c.closedGate(buf)
 		switch {
-		case buf.parked && refusal != placement.NoWorker:
+		case buf.parked && refusal != placement.NoWorker && refusal != placement.NeverFits && refusal != placement.Unselected:
 			t.Fatalf("buffer %v is parked: %v", key, refusal)
 		case buf.gate != nil && closed == nil && refusal == placement.Placed:
 			t.Fatalf("buffer %v waits for the gate %v, and nothing is against it", key, buf.gate.key)

@@ -141,7 +141,7 @@ func (d *drawing) waiting(buf *buffer) {
 			t.OldestDue = due
 		}
 	}
-	if share := d.core.shareOf(buf.kind); share > 0 {
+	if share := d.core.shareOf(d.core.needOf(buf)); share > 0 {
 		one.work += float64(n) * share * d.core.costs.usual.Expect(costKey{buf.key.tenant, buf.kind})
 		one.rows += float64(n)
 	}

@@ -26,6 +26,14 @@ type ReadyRow struct {
 	Shape       *placement.Shape // what it needs of a worker
 }
 
+// WaitingRow is a task as the buffers hold it.
+func (t *Task) WaitingRow() ReadyRow {
+	return ReadyRow{
+		ID: t.ID, Attempt: t.Attempt, State: t.State, Tenant: t.Tenant, Kind: t.Kind, Tier: t.Tier, Class: t.Class(),
+		Due: t.Due, StartBy: t.StartBy, PayloadSize: len(t.Payload), Suspect: t.Suspect, Limits: t.Spec.Limits, Shape: t.Spec.Shape,
+	}
+}
+
 // BufferKey names one group of ready rows in the store's index.
 type BufferKey struct {
 	Tenant string

@@ -12,13 +12,9 @@ import (
 func (s *script) runWorkers(cmd string, w words) bool {
 	switch cmd {
 	case "worker":
-		slots := map[string]int{}
-		for _, kind := range slices.Sorted(maps.Keys(w.facts)) {
-			if kind != "tenant" {
-				slots[kind] = w.number(kind, 0)
-			}
-		}
-		s.join(s.worker(w.names[0]), w.facts["tenant"], slots)
+		s.join(s.worker(w.names[0]), w.facts["tenant"], w.slots())
+	case "machine": // says what it has
+		s.core.Step(WorkerJoined{Worker: w.machine(s.worker(w.names[0]))})
 	case "holds":
 		s.core.Step(WorkerHolds{ID: s.worker(w.names[0]), Tokens: s.tokens(w.names[1:])})
 	case "drain", "resume":
@@ -80,6 +76,10 @@ func (s *script) runTasks(cmd string, w words) bool {
 		for _, name := range w.names {
 			s.takeOver(name, w)
 		}
+	case "explain":
+		for _, name := range w.names {
+			s.explain(name)
+		}
 	case "missing":
 		s.core.Step(RowsMissing{Tokens: s.tokens(w.names)})
 	default:
@@ -95,7 +95,7 @@ func (s *script) due(name string, w words) {
 		t.State, t.WakeAt, t.ReadyAt = Scheduled, s.now, time.Time{}
 		s.rows[t.ID] = &t
 	}
-	s.core.Step(RowsReady{Rows: []ReadyRow{readyRow(s.rows[s.tasks[name]])}})
+	s.core.Step(RowsReady{Rows: []ReadyRow{s.rows[s.tasks[name]].WaitingRow()}})
 }
 
 // takeOver attaches a running attempt, which another instance has started when it waits still.
@@ -235,7 +235,7 @@ func (s *script) task(name string, w words) Task {
 		Suspect: w.facts["suspect"] != "",
 		Spec: Spec{
 			MaxAttempts: w.number("attempts", 0), AttemptTimeout: w.duration("timeout", 0), Exclusive: w.facts["exclusive"] != "",
-			Limits: w.limits(),
+			Limits: w.limits(), Shape: w.shape(),
 		},
 	}
 	t.Due = epoch.Add(w.duration("due", s.now.Add(t.Tolerance).Sub(epoch)))

@@ -22,6 +22,7 @@ type Timing struct {
 	Reclaim       time.Duration // how often it looks for running rows of ended sessions; default 1 s
 	Discover      time.Duration // a full cycle over the groups of ready rows of its lanes; default 10 s
 	DiscoverFast  time.Duration // the same for urgent ones; default 1 s
+	HoldAfter     time.Duration // how long a large task is passed over by others before room is held for it; default 10 s
 	Statement     time.Duration // the longest a statement may take; default 5 s
 	RenewalCall   time.Duration // the longest a renewal may take; default 1 s
 	ClockOffset   time.Duration // the largest difference between two machines' rates over a TTL that is tolerated; default 250 ms
@@ -44,6 +45,7 @@ func DefaultTiming() Timing {
 		Reclaim:       time.Second,
 		Discover:      10 * time.Second,
 		DiscoverFast:  time.Second,
+		HoldAfter:     10 * time.Second,
 		Statement:     5 * time.Second,
 		RenewalCall:   time.Second,
 		ClockOffset:   250 * time.Millisecond,
@@ -93,6 +95,7 @@ func (t Timing) validatePositive() error {
 		{"Reclaim", t.Reclaim},
 		{"Discover", t.Discover},
 		{"DiscoverFast", t.DiscoverFast},
+		{"HoldAfter", t.HoldAfter},
 		{"Statement", t.Statement},
 		{"RenewalCall", t.RenewalCall},
 	} {

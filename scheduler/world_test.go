@@ -41,13 +41,6 @@ func newWorld(timing Timing, draw func() float64) *world {
 }
 
 // readyRow is what a refill of the store says of a task.
-func readyRow(t *Task) ReadyRow {
-	return ReadyRow{
-		ID: t.ID, Attempt: t.Attempt, State: t.State, Tenant: t.Tenant, Kind: t.Kind, Tier: t.Tier, Class: t.Class(),
-		Due: t.Due, StartBy: t.StartBy, PayloadSize: len(t.Payload), Suspect: t.Suspect, Limits: t.Spec.Limits,
-	}
-}
-
 // plan is the end of every turn: what the core wants is under way from then on.
 func (w *world) plan(room Room) Plan {
 	p := w.core.Plan(w.now, room)
@@ -74,7 +67,7 @@ func (w *world) submit(t Task) (eager bool) {
 func (w *world) insert(t Task) {
 	w.rows[t.ID] = &t
 	if t.State == Ready {
-		w.core.Step(RowsReady{Rows: []ReadyRow{readyRow(&t)}})
+		w.core.Step(RowsReady{Rows: []ReadyRow{t.WaitingRow()}})
 	}
 }
 
@@ -162,7 +155,7 @@ func (w *world) wake(id ID) {
 	next, err := t.Wake(t.Attempt, w.now)
 	*t = next
 	if err == nil {
-		w.core.Step(RowsReady{Rows: []ReadyRow{readyRow(t)}})
+		w.core.Step(RowsReady{Rows: []ReadyRow{t.WaitingRow()}})
 	}
 }
 
@@ -224,7 +217,7 @@ func (w *world) ready() []ReadyRow {
 	var rows []ReadyRow
 	for _, t := range w.rows {
 		if t.State == Ready {
-			rows = append(rows, readyRow(t))
+			rows = append(rows, t.WaitingRow())
 		}
 	}
 	slices.SortFunc(rows, func(a, b ReadyRow) int { return cmp.Or(a.Due.Compare(b.Due), a.ID.Compare(b.ID)) })

@@ -25,13 +25,14 @@ type cli struct {
 	Worker  workerCmd  `cmd:"" help:"Run a built-in worker."`
 	Migrate migrateCmd `cmd:"" help:"Bring the store's schema to this version."`
 
-	Submit submitCmd `cmd:"" help:"Submit a task, or many."`
-	Get    getCmd    `cmd:"" help:"Show a task."`
-	Wait   waitCmd   `cmd:"" help:"Wait for tasks to end."`
-	Watch  watchCmd  `cmd:"" help:"Tell what becomes of tasks, as it happens."`
-	List   listCmd   `cmd:"" help:"List tasks, newest first."`
-	Update updateCmd `cmd:"" help:"Change a task that waits."`
-	Cancel cancelCmd `cmd:"" help:"Cancel a task."`
+	Submit  submitCmd  `cmd:"" help:"Submit a task, or many."`
+	Get     getCmd     `cmd:"" help:"Show a task."`
+	Wait    waitCmd    `cmd:"" help:"Wait for tasks to end."`
+	Watch   watchCmd   `cmd:"" help:"Tell what becomes of tasks, as it happens."`
+	List    listCmd    `cmd:"" help:"List tasks, newest first."`
+	Explain explainCmd `cmd:"" help:"Say why a task does not run."`
+	Update  updateCmd  `cmd:"" help:"Change a task that waits."`
+	Cancel  cancelCmd  `cmd:"" help:"Cancel a task."`
 
 	Tenant  tenantCmd  `cmd:"" help:"Create, change, pause, list and delete tenants."`
 	Kind    kindCmd    `cmd:"" help:"Set defaults of kinds, and pause kinds."`

@@ -275,11 +275,14 @@ func badNames(e *edge) []badInput {
 	for _, h := range handles {
 		cases = append(cases,
 			badInput{h.name, "TaskService/GetTask", &errandv1.GetTaskRequest{TaskId: h.id}, h.reason, h.field},
+			badInput{h.name, "TaskService/ExplainTask", &errandv1.ExplainTaskRequest{Subject: &errandv1.ExplainTaskRequest_TaskId{TaskId: h.id}}, h.reason, h.field},
 			badInput{h.name, "TaskService/WaitTask", &errandv1.WaitTaskRequest{TaskId: h.id}, h.reason, h.field},
 			badInput{h.name, "TaskService/UpdateTask", &errandv1.UpdateTaskRequest{TaskId: h.id, RunNow: true}, h.reason, h.field},
 			badInput{h.name, "TaskService/CancelTask", &errandv1.CancelTaskRequest{TaskId: h.id}, h.reason, h.field})
 	}
 	cases = append(cases,
+		badInput{"nothing to explain", "TaskService/ExplainTask", &errandv1.ExplainTaskRequest{}, refusedField, "subject"},
+		badInput{"a spec to explain without a kind", "TaskService/ExplainTask", &errandv1.ExplainTaskRequest{Subject: &errandv1.ExplainTaskRequest_Spec{Spec: &errandv1.TaskSpec{}}}, refusedField, "spec.kind"},
 		badInput{"wait of -1 s", "TaskService/WaitTask", &errandv1.WaitTaskRequest{TaskId: someTask, Timeout: durationpb.New(-time.Second)}, refusedField, "timeout"},
 		badInput{"wait of 61 s", "TaskService/WaitTask", &errandv1.WaitTaskRequest{TaskId: someTask, Timeout: durationpb.New(61 * time.Second)}, refusedField, "timeout"},
 		badInput{"reason with NUL", "TaskService/CancelTask", &errandv1.CancelTaskRequest{TaskId: someTask, Reason: "\x00"}, refusedField, "reason"},

@@ -57,7 +57,7 @@ var rpcRows = map[string]rpcRow{
 	"TaskService.CancelTasks":  {body: `{"filter":{}}`, want: later501},
 	"TaskService.RedriveTasks": {body: `{"taskIds":["TASK"]}`, want: later501},
 	"TaskService.GetOperation": {body: `{"operationId":"op-1"}`, want: later501},
-	"TaskService.ExplainTask":  {body: `{"taskId":"TASK"}`, want: later501},
+	"TaskService.ExplainTask":  {body: `{"taskId":"TASK"}`, other: notFound},
 	"TaskService.WatchTasks":   {body: `{"taskIds":["eu.bad"]}`, want: "invalid_argument"}, // a good one waits
 	"TaskService.CompleteTask": {body: `{"taskId":"TASK","attempt":"1","worker":"` + someWorker + `","succeeded":{}}`, want: later501},
 
@@ -114,6 +114,7 @@ var rpcRows = map[string]rpcRow{
 	"PeerService.Cancel":     {body: `{"id":"AAAAAAAAAAAAAAAAAAAAAA==","worker":"AAAAAAAAAAAAAAAAAAAAAA=="}`},
 	"PeerService.Watch":      {body: `{"ids":["short"]}`, want: "invalid_argument"}, // a good one waits
 	"PeerService.Hint":       {body: `{}`},
+	"PeerService.Explain":    {body: `{"row":{"id":"AAAAAAAAAAAAAAAAAAAAAA==","tenant":"acme","kind":"email","tier":2}}`},
 	"PeerService.Use":        {body: `{"session":"AAAAAAAAAAAAAAAAAAAAAA=="}`},
 }
 

@@ -173,6 +173,7 @@ var servedRequests = map[protoreflect.FullName][]protoreflect.Name{
 	"errand.v1.WaitTaskRequest":       {"task_id", "timeout"},
 	"errand.v1.ListTasksRequest":      {"filter", "page_size", "page_token", "include_payloads"},
 	"errand.v1.TaskFilter":            {"states", "kinds", "labels", "created_after", "created_before"},
+	"errand.v1.ExplainTaskRequest":    {"task_id", "spec"},
 	"errand.v1.UpdateTaskRequest":     {"task_id", "changes", "update_mask", "run_now"},
 	"errand.v1.CancelTaskRequest":     {"task_id", "reason"},
 	"errand.v1.WatchTasksRequest":     {"filter", "task_ids", "include_current"},

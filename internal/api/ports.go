@@ -16,6 +16,8 @@ import (
 type Scheduler interface {
 	Submit(ctx context.Context, tasks []scheduler.Task) ([]engine.SubmitOutcome, error)
 	Cancel(ctx context.Context, tenant, message string, ids []scheduler.ID) ([]scheduler.CancelAnswer, error)
+	// Explain says what keeps a waiting task from starting as far as this instance knows, or with a token where that attempt runs.
+	Explain(ctx context.Context, row scheduler.ReadyRow, token scheduler.Token) (scheduler.Hold, error)
 	// Updated tells of a waiting task that was changed in the store.
 	Updated(t scheduler.Task)
 	Watch(ids []scheduler.ID, ended chan<- scheduler.ID) (stop func())
@@ -38,6 +40,7 @@ type Others interface {
 	Overview(ctx context.Context, peer scheduler.Session) (*errandv1.Overview, error)
 	Workers(ctx context.Context, peer scheduler.Session, req *peerv1.WorkersRequest) (*peerv1.WorkersResponse, error)
 	MarkWorker(ctx context.Context, peer scheduler.Session, req *peerv1.MarkWorkerRequest) (*peerv1.MarkWorkerResponse, error)
+	Explain(ctx context.Context, peer scheduler.Session, t *scheduler.Task) (*scheduler.Hold, error)
 }
 
 // Workers are the workers of this instance. [engine.Shell] implements it.

@@ -87,7 +87,7 @@ func Handler(cfg Config) (http.Handler, error) {
 
 	tenants := mount(auth.only(store.ScopeTenant))
 	tenants(errandv1connect.NewTaskServiceHandler(&taskService{
-		region: cfg.Region, scheduler: cfg.Scheduler, tasks: cfg.Tasks, settings: cfg.Settings, valid: valid,
+		region: cfg.Region, scheduler: cfg.Scheduler, others: cfg.Others, tasks: cfg.Tasks, settings: cfg.Settings, valid: valid,
 		intake: newIntake(&cfg),
 	}, options))
 	tenants(errandv1connect.NewScheduleServiceHandler(errandv1connect.UnimplementedScheduleServiceHandler{}, options))

@@ -32,6 +32,7 @@ type taskService struct {
 	errandv1connect.UnimplementedTaskServiceHandler
 	region    string
 	scheduler Scheduler
+	others    Others
 	tasks     Tasks
 	settings  Settings
 	intake    *intake

@@ -43,7 +43,7 @@ func (s *adminService) ListWorkers(ctx context.Context, req *errandv1.ListWorker
 		return nil, err
 	}
 	resp, answers := &errandv1.ListWorkersResponse{}, []*peerv1.WorkersResponse{here}
-	told := askOthers(ctx, s, func(ctx context.Context, peer scheduler.Session) (*peerv1.WorkersResponse, error) {
+	told := askOthers(ctx, s.scheduler, s.others, workersPeerAnswer, func(ctx context.Context, peer scheduler.Session) (*peerv1.WorkersResponse, error) {
 		return s.others.Workers(ctx, peer, &peerv1.WorkersRequest{After: after, Limit: int32(limit)})
 	})
 	for _, one := range told {
@@ -62,13 +62,15 @@ func (s *adminService) ListWorkers(ctx context.Context, req *errandv1.ListWorker
 }
 
 // askOthers asks the region's other instances at once, and returns nil for each that does not answer in time.
-func askOthers[T any](ctx context.Context, s *adminService, ask func(ctx context.Context, peer scheduler.Session) (*T, error)) []*T {
-	others := s.scheduler.Status().Others
+func askOthers[T any](
+	ctx context.Context, here Scheduler, reach Others, wait time.Duration, ask func(ctx context.Context, peer scheduler.Session) (*T, error),
+) []*T {
+	others := here.Status().Others
 	told := make([]*T, len(others))
-	if s.others == nil {
+	if reach == nil {
 		return told
 	}
-	ctx, cancel := context.WithTimeout(ctx, workersPeerAnswer)
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	var asked sync.WaitGroup
 	for i := range others[:min(len(others), workersPeersMax)] {
@@ -211,7 +213,7 @@ func (s *adminService) mark(ctx context.Context, name string, req *peerv1.MarkWo
 		return marked(here)
 	}
 	gone, silent := here.GetGone(), false
-	for _, one := range askOthers(ctx, s, func(ctx context.Context, peer scheduler.Session) (*peerv1.MarkWorkerResponse, error) {
+	for _, one := range askOthers(ctx, s.scheduler, s.others, workersPeerAnswer, func(ctx context.Context, peer scheduler.Session) (*peerv1.MarkWorkerResponse, error) {
 		return s.others.MarkWorker(ctx, peer, req)
 	}) {
 		if one.GetWorker() != nil {

@@ -72,6 +72,17 @@ func (s *Shell) Cancel(ctx context.Context, tenant, message string, ids []schedu
 // Updated tells that a waiting task was changed in the store, and how it stands now.
 func (s *Shell) Updated(t scheduler.Task) { s.Post(TaskUpdated{Task: t}) }
 
+// Explain says what keeps a waiting task from starting, as far as this instance knows, or with a token where that attempt runs.
+func (s *Shell) Explain(ctx context.Context, row scheduler.ReadyRow, token scheduler.Token) (scheduler.Hold, error) {
+	ticket, answer := s.tickets.issue()
+	s.Post(ExplainAsked{Ticket: ticket, Row: row, Token: token})
+	got, err := s.await(ctx, ticket, answer)
+	if err != nil {
+		return scheduler.Hold{}, err
+	}
+	return got.(Explained).Hold, nil
+}
+
 // Lend hands out rows that wait here, to another instance.
 func (s *Shell) Lend(ctx context.Context, room []scheduler.KindRoom, limit int) ([]scheduler.ReadyRow, error) {
 	ticket, answer := s.tickets.issue()

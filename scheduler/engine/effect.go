@@ -56,6 +56,12 @@ type CancelAnswered struct {
 	Err     error
 }
 
+// Explained answers ExplainAsked.
+type Explained struct {
+	Ticket Ticket
+	Hold   scheduler.Hold
+}
+
 // LendReady answers LendAsked.
 type LendReady struct {
 	Ticket Ticket
@@ -116,6 +122,7 @@ func (CloseStream) effect()      {}
 func (SubmitAnswered) effect()   {}
 func (LinkAnswered) effect()     {}
 func (CancelAnswered) effect()   {}
+func (Explained) effect()        {}
 func (LendReady) effect()        {}
 func (AskPeerToLend) effect()    {}
 func (TellPeersStarved) effect() {}

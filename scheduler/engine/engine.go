@@ -196,6 +196,8 @@ func (e *Engine) take(in Input) {
 		e.cancel(in)
 	case TaskUpdated:
 		e.updated(&in.Task)
+	case ExplainAsked:
+		e.explain(in)
 	case LendAsked:
 		e.lend(in)
 	case LendAnswered:

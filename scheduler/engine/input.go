@@ -58,6 +58,13 @@ type StatementDone struct {
 	Err    error
 }
 
+// ExplainAsked asks what keeps a task from running, or where it runs.
+type ExplainAsked struct {
+	Ticket Ticket
+	Row    scheduler.ReadyRow
+	Token  scheduler.Token // of the attempt when it runs
+}
+
 // LendAsked tells that another instance has room and asks for waiting rows.
 type LendAsked struct {
 	Ticket Ticket
@@ -115,6 +122,7 @@ func (StreamOpened) input()    {}
 func (StreamClosed) input()    {}
 func (WorkerSaid) input()      {}
 func (StatementDone) input()   {}
+func (ExplainAsked) input()    {}
 func (LendAsked) input()       {}
 func (LendAnswered) input()    {}
 func (PeerStarved) input()     {}

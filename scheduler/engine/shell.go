@@ -174,6 +174,8 @@ func (s *Shell) perform(ctx context.Context, eff Effect) {
 		s.tickets.answer(eff.Ticket, eff)
 	case CancelAnswered:
 		s.tickets.answer(eff.Ticket, eff)
+	case Explained:
+		s.tickets.answer(eff.Ticket, eff)
 	case LendReady:
 		s.tickets.answer(eff.Ticket, eff)
 	case WorkersListed:

@@ -204,7 +204,7 @@ func (e *Engine) inserted(q *queue, batch []*newTask, s *statement, answer any, 
 			q.pending = append(q.pending, n)
 			continue
 		case a.Verdict == scheduler.InsertStored && n.task.State == scheduler.Ready && a.State == scheduler.Ready:
-			ready = append(ready, readyRow(&n.task))
+			ready = append(ready, n.task.WaitingRow())
 		case a.Verdict == scheduler.InsertStored && n.task.State == scheduler.Scheduled:
 			e.addTimer(timedRow(&n.task))
 		}
@@ -327,20 +327,13 @@ func (e *Engine) insertFailed(q *queue, batch []*newTask, s *statement, err erro
 	}
 }
 
-func readyRow(t *scheduler.Task) scheduler.ReadyRow {
-	return scheduler.ReadyRow{
-		ID: t.ID, Attempt: t.Attempt, State: t.State, Tenant: t.Tenant, Kind: t.Kind, Tier: t.Tier, Class: t.Class(),
-		Due: t.Due, StartBy: t.StartBy, PayloadSize: len(t.Payload), Suspect: t.Suspect, Limits: t.Spec.Limits, Shape: t.Spec.Shape,
-	}
-}
-
 // timedRow is a scheduled task as the timers hold it.
 func timedRow(t *scheduler.Task) scheduler.TimedRow {
 	wake := t.RunAt
 	if !t.StartBy.IsZero() && t.StartBy.Before(wake) {
 		wake = t.StartBy
 	}
-	return scheduler.TimedRow{ReadyRow: readyRow(t), WakeAt: wake}
+	return scheduler.TimedRow{ReadyRow: t.WaitingRow(), WakeAt: wake}
 }
 
 // offer gives the core rows that this instance made ready itself; of other lanes' rows it tells whoever serves them.

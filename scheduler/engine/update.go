@@ -8,7 +8,7 @@ func (e *Engine) updated(t *scheduler.Task) {
 	if t.Region != e.region {
 		return // its own instances find it when they look
 	}
-	row := readyRow(t)
+	row := t.WaitingRow()
 	e.timers.forget(t.ID, t.Attempt)
 	if !e.lanes[t.ID.Shard()] {
 		row.State = scheduler.Scheduled // one that was borrowed: its own instance has it now
@@ -20,7 +20,7 @@ func (e *Engine) updated(t *scheduler.Task) {
 		e.hints = append(e.hints, Hint{Region: e.region, Shard: t.ID.Shard(), Key: key, Timed: t.State == scheduler.Scheduled, Changed: t.ID})
 	case !e.lanes[t.ID.Shard()]:
 	case !t.WakeAt.IsZero():
-		e.addTimer(scheduler.TimedRow{ReadyRow: readyRow(t), WakeAt: t.WakeAt})
+		e.addTimer(scheduler.TimedRow{ReadyRow: t.WaitingRow(), WakeAt: t.WakeAt})
 	}
 }
 

@@ -60,17 +60,10 @@ func (m *Memory) Refill(_ context.Context, q scheduler.RefillQuery) ([]scheduler
 				slice.After.Compare(scheduler.Position{Due: t.Due, ID: t.ID}) < 0
 		}, byDue, q.PerShard)
 		for _, t := range rows {
-			all = append(all, readyRow(t))
+			all = append(all, t.WaitingRow())
 		}
 	}
 	return all, nil
-}
-
-func readyRow(t *scheduler.Task) scheduler.ReadyRow {
-	return scheduler.ReadyRow{
-		ID: t.ID, Attempt: t.Attempt, State: t.State, Tenant: t.Tenant, Kind: t.Kind, Tier: t.Tier, Class: t.Class(),
-		Due: t.Due, StartBy: t.StartBy, PayloadSize: len(t.Payload), Suspect: t.Suspect, Limits: t.Spec.Limits, Shape: t.Spec.Shape,
-	}
 }
 
 // Timed reads rows whose wake time is past or near, per shard.
@@ -85,7 +78,7 @@ func (m *Memory) Timed(_ context.Context, q scheduler.TimedQuery) ([]scheduler.T
 			return t.ID.Shard() == shard && !t.WakeAt.IsZero() && !t.WakeAt.After(until)
 		}, byWake, q.Limit)
 		for _, t := range rows {
-			all = append(all, scheduler.TimedRow{ReadyRow: readyRow(t), WakeAt: t.WakeAt})
+			all = append(all, scheduler.TimedRow{ReadyRow: t.WaitingRow(), WakeAt: t.WakeAt})
 		}
 	}
 	return all, nil

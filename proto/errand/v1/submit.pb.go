@@ -85,7 +85,8 @@ type SubmitTaskResponse struct {
 	EstimatedStart *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=estimated_start,json=estimatedStart,proto3" json:"estimated_start,omitempty"`
 	// It may not start by its due time or start_by.
 	AtRisk bool `protobuf:"varint,6,opt,name=at_risk,json=atRisk,proto3" json:"at_risk,omitempty"`
-	// Why it is at risk, a stable word: NO_WORKER, PAUSED, AFTER_DUE or AFTER_START_BY; empty when it is not.
+	// Why it is at risk, a stable word: NO_WORKER, NO_WORKER_MATCHES, NEVER_FITS, PAUSED, AFTER_DUE or
+	// AFTER_START_BY; empty when it is not.
 	AtRiskReason  string `protobuf:"bytes,7,opt,name=at_risk_reason,json=atRiskReason,proto3" json:"at_risk_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -1206,11 +1206,302 @@ func (*HintResponse) Descriptor() ([]byte, []int) {
 	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{19}
 }
 
+// ExplainRequest describes a task.
+type ExplainRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task as it waits. Its class is not read.
+	Row *Row `protobuf:"bytes,1,opt,name=row,proto3" json:"row,omitempty"`
+	// What it needs of a worker: requirements, selectors, preferences, near. Nothing else of it is read.
+	Needs *v1.TaskSpec `protobuf:"bytes,2,opt,name=needs,proto3" json:"needs,omitempty"`
+	// The worker instance that runs the row's attempt, 16 bytes; empty for a task that waits.
+	Worker []byte `protobuf:"bytes,3,opt,name=worker,proto3" json:"worker,omitempty"`
+	// Regions where it may run. Default any. At most 64.
+	AllowedRegions []string `protobuf:"bytes,4,rep,name=allowed_regions,json=allowedRegions,proto3" json:"allowed_regions,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ExplainRequest) Reset() {
+	*x = ExplainRequest{}
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainRequest) ProtoMessage() {}
+
+func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
+func (*ExplainRequest) Descriptor() ([]byte, []int) {
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ExplainRequest) GetRow() *Row {
+	if x != nil {
+		return x.Row
+	}
+	return nil
+}
+
+func (x *ExplainRequest) GetNeeds() *v1.TaskSpec {
+	if x != nil {
+		return x.Needs
+	}
+	return nil
+}
+
+func (x *ExplainRequest) GetWorker() []byte {
+	if x != nil {
+		return x.Worker
+	}
+	return nil
+}
+
+func (x *ExplainRequest) GetAllowedRegions() []string {
+	if x != nil {
+		return x.AllowedRegions
+	}
+	return nil
+}
+
+// ExplainResponse is what one instance knows.
+type ExplainResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The instance has the task in its buffers, or runs it.
+	Here bool `protobuf:"varint,1,opt,name=here,proto3" json:"here,omitempty"`
+	// The pause, cap or limit that is in its way, a reason of ExplainTask; empty for none.
+	Gate string `protobuf:"bytes,2,opt,name=gate,proto3" json:"gate,omitempty"`
+	// The same in words.
+	Gated string `protobuf:"bytes,3,opt,name=gated,proto3" json:"gated,omitempty"`
+	// What would open it, in words.
+	Ease string `protobuf:"bytes,4,opt,name=ease,proto3" json:"ease,omitempty"`
+	// Why no worker of the instance takes it, by number: 0 is that one does.
+	Refusal int32 `protobuf:"varint,5,opt,name=refusal,proto3" json:"refusal,omitempty"`
+	// Tasks of its class that go before it.
+	Ahead int32 `protobuf:"varint,6,opt,name=ahead,proto3" json:"ahead,omitempty"`
+	// When it starts as things are; unset when nothing can be said.
+	Start *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=start,proto3" json:"start,omitempty"`
+	// The closest workers. At most 5.
+	Closest []*CloseWorker `protobuf:"bytes,8,rep,name=closest,proto3" json:"closest,omitempty"`
+	// The smallest change that would let it run, by number: less is smaller.
+	Change int32 `protobuf:"varint,9,opt,name=change,proto3" json:"change,omitempty"`
+	// The same in words.
+	Suggestion string `protobuf:"bytes,10,opt,name=suggestion,proto3" json:"suggestion,omitempty"`
+	// Where it runs and why there, in words.
+	Place         string `protobuf:"bytes,11,opt,name=place,proto3" json:"place,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainResponse) Reset() {
+	*x = ExplainResponse{}
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainResponse) ProtoMessage() {}
+
+func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
+func (*ExplainResponse) Descriptor() ([]byte, []int) {
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ExplainResponse) GetHere() bool {
+	if x != nil {
+		return x.Here
+	}
+	return false
+}
+
+func (x *ExplainResponse) GetGate() string {
+	if x != nil {
+		return x.Gate
+	}
+	return ""
+}
+
+func (x *ExplainResponse) GetGated() string {
+	if x != nil {
+		return x.Gated
+	}
+	return ""
+}
+
+func (x *ExplainResponse) GetEase() string {
+	if x != nil {
+		return x.Ease
+	}
+	return ""
+}
+
+func (x *ExplainResponse) GetRefusal() int32 {
+	if x != nil {
+		return x.Refusal
+	}
+	return 0
+}
+
+func (x *ExplainResponse) GetAhead() int32 {
+	if x != nil {
+		return x.Ahead
+	}
+	return 0
+}
+
+func (x *ExplainResponse) GetStart() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *ExplainResponse) GetClosest() []*CloseWorker {
+	if x != nil {
+		return x.Closest
+	}
+	return nil
+}
+
+func (x *ExplainResponse) GetChange() int32 {
+	if x != nil {
+		return x.Change
+	}
+	return 0
+}
+
+func (x *ExplainResponse) GetSuggestion() string {
+	if x != nil {
+		return x.Suggestion
+	}
+	return ""
+}
+
+func (x *ExplainResponse) GetPlace() string {
+	if x != nil {
+		return x.Place
+	}
+	return ""
+}
+
+// CloseWorker is a worker and what it lacks.
+type CloseWorker struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The instance, 16 bytes.
+	Worker []byte `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	// Its name.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Less is closer.
+	Rank int32 `protobuf:"varint,3,opt,name=rank,proto3" json:"rank,omitempty"`
+	// Less is closer, among equal ranks.
+	Missing float64 `protobuf:"fixed64,4,opt,name=missing,proto3" json:"missing,omitempty"`
+	// What it lacks, in words.
+	Lacks         []string `protobuf:"bytes,5,rep,name=lacks,proto3" json:"lacks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CloseWorker) Reset() {
+	*x = CloseWorker{}
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CloseWorker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CloseWorker) ProtoMessage() {}
+
+func (x *CloseWorker) ProtoReflect() protoreflect.Message {
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CloseWorker.ProtoReflect.Descriptor instead.
+func (*CloseWorker) Descriptor() ([]byte, []int) {
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *CloseWorker) GetWorker() []byte {
+	if x != nil {
+		return x.Worker
+	}
+	return nil
+}
+
+func (x *CloseWorker) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CloseWorker) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *CloseWorker) GetMissing() float64 {
+	if x != nil {
+		return x.Missing
+	}
+	return 0
+}
+
+func (x *CloseWorker) GetLacks() []string {
+	if x != nil {
+		return x.Lacks
+	}
+	return nil
+}
+
 var File_errand_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_errand_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x19errand/peer/v1/peer.proto\x12\x0eerrand.peer.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18errand/v1/overview.proto\x1a\x16errand/v1/worker.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"H\n" +
+	"\x19errand/peer/v1/peer.proto\x12\x0eerrand.peer.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18errand/v1/overview.proto\x1a\x19errand/v1/task_spec.proto\x1a\x16errand/v1/worker.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"H\n" +
 	"\bKindRoom\x12\x1d\n" +
 	"\x04kind\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(?R\x04kind\x12\x1d\n" +
 	"\x05slots\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05slots\"\x8e\x01\n" +
@@ -1288,7 +1579,35 @@ const file_errand_peer_v1_peer_proto_rawDesc = "" +
 	"\asession\x18\x02 \x01(\fB\n" +
 	"\xbaH\a\xd8\x01\x01z\x02h\x10R\asession\x125\n" +
 	"\ffresh_shards\x18\x03 \x03(\x05B\x12\xbaH\x0f\x92\x01\f\x10\x80\x02\"\a\x1a\x05\x18\xff\x01(\x00R\vfreshShards\"\x0e\n" +
-	"\fHintResponse2\xd2\x04\n" +
+	"\fHintResponse\"\xc9\x01\n" +
+	"\x0eExplainRequest\x12-\n" +
+	"\x03row\x18\x01 \x01(\v2\x13.errand.peer.v1.RowB\x06\xbaH\x03\xc8\x01\x01R\x03row\x121\n" +
+	"\x05needs\x18\x02 \x01(\v2\x13.errand.v1.TaskSpecB\x06\xbaH\x03\xd8\x01\x03R\x05needs\x12\"\n" +
+	"\x06worker\x18\x03 \x01(\fB\n" +
+	"\xbaH\a\xd8\x01\x01z\x02h\x10R\x06worker\x121\n" +
+	"\x0fallowed_regions\x18\x04 \x03(\tB\b\xbaH\x05\x92\x01\x02\x10@R\x0eallowedRegions\"\xe0\x02\n" +
+	"\x0fExplainResponse\x12\x12\n" +
+	"\x04here\x18\x01 \x01(\bR\x04here\x12\x12\n" +
+	"\x04gate\x18\x02 \x01(\tR\x04gate\x12\x14\n" +
+	"\x05gated\x18\x03 \x01(\tR\x05gated\x12\x12\n" +
+	"\x04ease\x18\x04 \x01(\tR\x04ease\x12$\n" +
+	"\arefusal\x18\x05 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xff\x01(\x00R\arefusal\x12\x14\n" +
+	"\x05ahead\x18\x06 \x01(\x05R\x05ahead\x120\n" +
+	"\x05start\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05start\x12?\n" +
+	"\aclosest\x18\b \x03(\v2\x1b.errand.peer.v1.CloseWorkerB\b\xbaH\x05\x92\x01\x02\x10\x05R\aclosest\x12\x16\n" +
+	"\x06change\x18\t \x01(\x05R\x06change\x12\x1e\n" +
+	"\n" +
+	"suggestion\x18\n" +
+	" \x01(\tR\n" +
+	"suggestion\x12\x14\n" +
+	"\x05place\x18\v \x01(\tR\x05place\"}\n" +
+	"\vCloseWorker\x12\x16\n" +
+	"\x06worker\x18\x01 \x01(\fR\x06worker\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04rank\x18\x03 \x01(\x05R\x04rank\x12\x18\n" +
+	"\amissing\x18\x04 \x01(\x01R\amissing\x12\x14\n" +
+	"\x05lacks\x18\x05 \x03(\tR\x05lacks2\x9e\x05\n" +
 	"\vPeerService\x12A\n" +
 	"\x04Lend\x12\x1b.errand.peer.v1.LendRequest\x1a\x1c.errand.peer.v1.LendResponse\x12G\n" +
 	"\x06Cancel\x12\x1d.errand.peer.v1.CancelRequest\x1a\x1e.errand.peer.v1.CancelResponse\x12D\n" +
@@ -1298,7 +1617,8 @@ const file_errand_peer_v1_peer_proto_rawDesc = "" +
 	"\bOverview\x12\x1f.errand.peer.v1.OverviewRequest\x1a .errand.peer.v1.OverviewResponse\x12J\n" +
 	"\aWorkers\x12\x1e.errand.peer.v1.WorkersRequest\x1a\x1f.errand.peer.v1.WorkersResponse\x12S\n" +
 	"\n" +
-	"MarkWorker\x12!.errand.peer.v1.MarkWorkerRequest\x1a\".errand.peer.v1.MarkWorkerResponseB8Z6github.com/errandhq/errand/proto/errand/peer/v1;peerv1b\x06proto3"
+	"MarkWorker\x12!.errand.peer.v1.MarkWorkerRequest\x1a\".errand.peer.v1.MarkWorkerResponse\x12J\n" +
+	"\aExplain\x12\x1e.errand.peer.v1.ExplainRequest\x1a\x1f.errand.peer.v1.ExplainResponseB8Z6github.com/errandhq/errand/proto/errand/peer/v1;peerv1b\x06proto3"
 
 var (
 	file_errand_peer_v1_peer_proto_rawDescOnce sync.Once
@@ -1312,7 +1632,7 @@ func file_errand_peer_v1_peer_proto_rawDescGZIP() []byte {
 	return file_errand_peer_v1_peer_proto_rawDescData
 }
 
-var file_errand_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_errand_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_errand_peer_v1_peer_proto_goTypes = []any{
 	(*KindRoom)(nil),              // 0: errand.peer.v1.KindRoom
 	(*LendRequest)(nil),           // 1: errand.peer.v1.LendRequest
@@ -1334,44 +1654,54 @@ var file_errand_peer_v1_peer_proto_goTypes = []any{
 	(*WatchResponse)(nil),         // 17: errand.peer.v1.WatchResponse
 	(*HintRequest)(nil),           // 18: errand.peer.v1.HintRequest
 	(*HintResponse)(nil),          // 19: errand.peer.v1.HintResponse
-	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
-	(*v1.Overview)(nil),           // 21: errand.v1.Overview
-	(*v1.Worker)(nil),             // 22: errand.v1.Worker
-	(*v1.LabelWorkerRequest)(nil), // 23: errand.v1.LabelWorkerRequest
+	(*ExplainRequest)(nil),        // 20: errand.peer.v1.ExplainRequest
+	(*ExplainResponse)(nil),       // 21: errand.peer.v1.ExplainResponse
+	(*CloseWorker)(nil),           // 22: errand.peer.v1.CloseWorker
+	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
+	(*v1.Overview)(nil),           // 24: errand.v1.Overview
+	(*v1.Worker)(nil),             // 25: errand.v1.Worker
+	(*v1.LabelWorkerRequest)(nil), // 26: errand.v1.LabelWorkerRequest
+	(*v1.TaskSpec)(nil),           // 27: errand.v1.TaskSpec
 }
 var file_errand_peer_v1_peer_proto_depIdxs = []int32{
 	0,  // 0: errand.peer.v1.LendRequest.room:type_name -> errand.peer.v1.KindRoom
-	20, // 1: errand.peer.v1.Row.due:type_name -> google.protobuf.Timestamp
-	20, // 2: errand.peer.v1.Row.start_by:type_name -> google.protobuf.Timestamp
+	23, // 1: errand.peer.v1.Row.due:type_name -> google.protobuf.Timestamp
+	23, // 2: errand.peer.v1.Row.start_by:type_name -> google.protobuf.Timestamp
 	3,  // 3: errand.peer.v1.Row.limits:type_name -> errand.peer.v1.RowLimit
 	2,  // 4: errand.peer.v1.LendResponse.rows:type_name -> errand.peer.v1.Row
 	5,  // 5: errand.peer.v1.UseRequest.used:type_name -> errand.peer.v1.TenantUse
 	0,  // 6: errand.peer.v1.UseRequest.slots:type_name -> errand.peer.v1.KindRoom
-	21, // 7: errand.peer.v1.OverviewResponse.overview:type_name -> errand.v1.Overview
-	22, // 8: errand.peer.v1.WorkersResponse.workers:type_name -> errand.v1.Worker
-	23, // 9: errand.peer.v1.MarkWorkerRequest.labels:type_name -> errand.v1.LabelWorkerRequest
-	22, // 10: errand.peer.v1.MarkWorkerResponse.worker:type_name -> errand.v1.Worker
-	1,  // 11: errand.peer.v1.PeerService.Lend:input_type -> errand.peer.v1.LendRequest
-	14, // 12: errand.peer.v1.PeerService.Cancel:input_type -> errand.peer.v1.CancelRequest
-	16, // 13: errand.peer.v1.PeerService.Watch:input_type -> errand.peer.v1.WatchRequest
-	18, // 14: errand.peer.v1.PeerService.Hint:input_type -> errand.peer.v1.HintRequest
-	6,  // 15: errand.peer.v1.PeerService.Use:input_type -> errand.peer.v1.UseRequest
-	8,  // 16: errand.peer.v1.PeerService.Overview:input_type -> errand.peer.v1.OverviewRequest
-	10, // 17: errand.peer.v1.PeerService.Workers:input_type -> errand.peer.v1.WorkersRequest
-	12, // 18: errand.peer.v1.PeerService.MarkWorker:input_type -> errand.peer.v1.MarkWorkerRequest
-	4,  // 19: errand.peer.v1.PeerService.Lend:output_type -> errand.peer.v1.LendResponse
-	15, // 20: errand.peer.v1.PeerService.Cancel:output_type -> errand.peer.v1.CancelResponse
-	17, // 21: errand.peer.v1.PeerService.Watch:output_type -> errand.peer.v1.WatchResponse
-	19, // 22: errand.peer.v1.PeerService.Hint:output_type -> errand.peer.v1.HintResponse
-	7,  // 23: errand.peer.v1.PeerService.Use:output_type -> errand.peer.v1.UseResponse
-	9,  // 24: errand.peer.v1.PeerService.Overview:output_type -> errand.peer.v1.OverviewResponse
-	11, // 25: errand.peer.v1.PeerService.Workers:output_type -> errand.peer.v1.WorkersResponse
-	13, // 26: errand.peer.v1.PeerService.MarkWorker:output_type -> errand.peer.v1.MarkWorkerResponse
-	19, // [19:27] is the sub-list for method output_type
-	11, // [11:19] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	24, // 7: errand.peer.v1.OverviewResponse.overview:type_name -> errand.v1.Overview
+	25, // 8: errand.peer.v1.WorkersResponse.workers:type_name -> errand.v1.Worker
+	26, // 9: errand.peer.v1.MarkWorkerRequest.labels:type_name -> errand.v1.LabelWorkerRequest
+	25, // 10: errand.peer.v1.MarkWorkerResponse.worker:type_name -> errand.v1.Worker
+	2,  // 11: errand.peer.v1.ExplainRequest.row:type_name -> errand.peer.v1.Row
+	27, // 12: errand.peer.v1.ExplainRequest.needs:type_name -> errand.v1.TaskSpec
+	23, // 13: errand.peer.v1.ExplainResponse.start:type_name -> google.protobuf.Timestamp
+	22, // 14: errand.peer.v1.ExplainResponse.closest:type_name -> errand.peer.v1.CloseWorker
+	1,  // 15: errand.peer.v1.PeerService.Lend:input_type -> errand.peer.v1.LendRequest
+	14, // 16: errand.peer.v1.PeerService.Cancel:input_type -> errand.peer.v1.CancelRequest
+	16, // 17: errand.peer.v1.PeerService.Watch:input_type -> errand.peer.v1.WatchRequest
+	18, // 18: errand.peer.v1.PeerService.Hint:input_type -> errand.peer.v1.HintRequest
+	6,  // 19: errand.peer.v1.PeerService.Use:input_type -> errand.peer.v1.UseRequest
+	8,  // 20: errand.peer.v1.PeerService.Overview:input_type -> errand.peer.v1.OverviewRequest
+	10, // 21: errand.peer.v1.PeerService.Workers:input_type -> errand.peer.v1.WorkersRequest
+	12, // 22: errand.peer.v1.PeerService.MarkWorker:input_type -> errand.peer.v1.MarkWorkerRequest
+	20, // 23: errand.peer.v1.PeerService.Explain:input_type -> errand.peer.v1.ExplainRequest
+	4,  // 24: errand.peer.v1.PeerService.Lend:output_type -> errand.peer.v1.LendResponse
+	15, // 25: errand.peer.v1.PeerService.Cancel:output_type -> errand.peer.v1.CancelResponse
+	17, // 26: errand.peer.v1.PeerService.Watch:output_type -> errand.peer.v1.WatchResponse
+	19, // 27: errand.peer.v1.PeerService.Hint:output_type -> errand.peer.v1.HintResponse
+	7,  // 28: errand.peer.v1.PeerService.Use:output_type -> errand.peer.v1.UseResponse
+	9,  // 29: errand.peer.v1.PeerService.Overview:output_type -> errand.peer.v1.OverviewResponse
+	11, // 30: errand.peer.v1.PeerService.Workers:output_type -> errand.peer.v1.WorkersResponse
+	13, // 31: errand.peer.v1.PeerService.MarkWorker:output_type -> errand.peer.v1.MarkWorkerResponse
+	21, // 32: errand.peer.v1.PeerService.Explain:output_type -> errand.peer.v1.ExplainResponse
+	24, // [24:33] is the sub-list for method output_type
+	15, // [15:24] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_errand_peer_v1_peer_proto_init() }
@@ -1386,7 +1716,7 @@ func file_errand_peer_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_errand_peer_v1_peer_proto_rawDesc), len(file_errand_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

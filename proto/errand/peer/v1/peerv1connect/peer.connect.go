@@ -49,6 +49,8 @@ const (
 	PeerServiceWorkersProcedure = "/errand.peer.v1.PeerService/Workers"
 	// PeerServiceMarkWorkerProcedure is the fully-qualified name of the PeerService's MarkWorker RPC.
 	PeerServiceMarkWorkerProcedure = "/errand.peer.v1.PeerService/MarkWorker"
+	// PeerServiceExplainProcedure is the fully-qualified name of the PeerService's Explain RPC.
+	PeerServiceExplainProcedure = "/errand.peer.v1.PeerService/Explain"
 )
 
 // PeerServiceClient is a client for the errand.peer.v1.PeerService service.
@@ -69,6 +71,8 @@ type PeerServiceClient interface {
 	Workers(context.Context, *v1.WorkersRequest) (*v1.WorkersResponse, error)
 	// MarkWorker does what an operator wants of a worker of the asked instance.
 	MarkWorker(context.Context, *v1.MarkWorkerRequest) (*v1.MarkWorkerResponse, error)
+	// Explain tells what keeps a task from running as far as the asked instance knows.
+	Explain(context.Context, *v1.ExplainRequest) (*v1.ExplainResponse, error)
 }
 
 // NewPeerServiceClient constructs a client for the errand.peer.v1.PeerService service. By default,
@@ -130,6 +134,12 @@ func NewPeerServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(peerServiceMethods.ByName("MarkWorker")),
 			connect.WithClientOptions(opts...),
 		),
+		explain: connect.NewClient[v1.ExplainRequest, v1.ExplainResponse](
+			httpClient,
+			baseURL+PeerServiceExplainProcedure,
+			connect.WithSchema(peerServiceMethods.ByName("Explain")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -143,6 +153,7 @@ type peerServiceClient struct {
 	overview   *connect.Client[v1.OverviewRequest, v1.OverviewResponse]
 	workers    *connect.Client[v1.WorkersRequest, v1.WorkersResponse]
 	markWorker *connect.Client[v1.MarkWorkerRequest, v1.MarkWorkerResponse]
+	explain    *connect.Client[v1.ExplainRequest, v1.ExplainResponse]
 }
 
 // Lend calls errand.peer.v1.PeerService.Lend.
@@ -217,6 +228,15 @@ func (c *peerServiceClient) MarkWorker(ctx context.Context, req *v1.MarkWorkerRe
 	return nil, err
 }
 
+// Explain calls errand.peer.v1.PeerService.Explain.
+func (c *peerServiceClient) Explain(ctx context.Context, req *v1.ExplainRequest) (*v1.ExplainResponse, error) {
+	response, err := c.explain.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // PeerServiceHandler is an implementation of the errand.peer.v1.PeerService service.
 type PeerServiceHandler interface {
 	// Lend asks for waiting rows that the caller can start.
@@ -235,6 +255,8 @@ type PeerServiceHandler interface {
 	Workers(context.Context, *v1.WorkersRequest) (*v1.WorkersResponse, error)
 	// MarkWorker does what an operator wants of a worker of the asked instance.
 	MarkWorker(context.Context, *v1.MarkWorkerRequest) (*v1.MarkWorkerResponse, error)
+	// Explain tells what keeps a task from running as far as the asked instance knows.
+	Explain(context.Context, *v1.ExplainRequest) (*v1.ExplainResponse, error)
 }
 
 // NewPeerServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -292,6 +314,12 @@ func NewPeerServiceHandler(svc PeerServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(peerServiceMethods.ByName("MarkWorker")),
 		connect.WithHandlerOptions(opts...),
 	)
+	peerServiceExplainHandler := connect.NewUnaryHandlerSimple(
+		PeerServiceExplainProcedure,
+		svc.Explain,
+		connect.WithSchema(peerServiceMethods.ByName("Explain")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/errand.peer.v1.PeerService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case PeerServiceLendProcedure:
@@ -310,6 +338,8 @@ func NewPeerServiceHandler(svc PeerServiceHandler, opts ...connect.HandlerOption
 			peerServiceWorkersHandler.ServeHTTP(w, r)
 		case PeerServiceMarkWorkerProcedure:
 			peerServiceMarkWorkerHandler.ServeHTTP(w, r)
+		case PeerServiceExplainProcedure:
+			peerServiceExplainHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -349,4 +379,8 @@ func (UnimplementedPeerServiceHandler) Workers(context.Context, *v1.WorkersReque
 
 func (UnimplementedPeerServiceHandler) MarkWorker(context.Context, *v1.MarkWorkerRequest) (*v1.MarkWorkerResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.peer.v1.PeerService.MarkWorker is not implemented"))
+}
+
+func (UnimplementedPeerServiceHandler) Explain(context.Context, *v1.ExplainRequest) (*v1.ExplainResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.peer.v1.PeerService.Explain is not implemented"))
 }
