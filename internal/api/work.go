@@ -30,6 +30,7 @@ type workerService struct {
 	errandv1connect.UnimplementedWorkerServiceHandler
 	region    string
 	scheduler Scheduler
+	tasks     Links
 	valid     *validator
 	polls     pollers
 }

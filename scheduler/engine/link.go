@@ -145,7 +145,7 @@ func (e *Engine) linkedStands(one *linked, got scheduler.Linked) LinkAnswered {
 		switch {
 		case stands.Verdict != scheduler.InsertStored || stands.State != t.State:
 		case t.State == scheduler.Ready:
-			ready = append(ready, readyRow(t))
+			ready = append(ready, t.WaitingRow())
 		case t.State == scheduler.Scheduled && e.lanes[t.ID.Shard()]:
 			e.addTimer(timedRow(t))
 		case t.State == scheduler.Blocked && !t.WakeAt.IsZero():

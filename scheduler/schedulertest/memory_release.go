@@ -180,7 +180,7 @@ func (m *Memory) release(row *scheduler.Task, fresh bool) scheduler.Released {
 	m.put(row, next)
 	a := scheduler.Released{ID: row.ID, Verdict: scheduler.Won, State: row.State, Parent: row.Parent && row.State.Terminal()}
 	if !row.State.Terminal() {
-		a.Row = scheduler.TimedRow{ReadyRow: readyRow(row), WakeAt: row.WakeAt}
+		a.Row = scheduler.TimedRow{ReadyRow: row.WaitingRow(), WakeAt: row.WakeAt}
 	}
 	return a
 }
