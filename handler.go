@@ -25,6 +25,8 @@ type Attempt struct {
 	TraceParent string // W3C trace context of the submitter
 	Exclusive   bool
 	Worker      string // this worker instance
+
+	parents func(ctx context.Context) ([]ParentResult, error)
 }
 
 // Result is what a handler returns: opaque, at most 256 KiB.

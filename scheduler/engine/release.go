@@ -103,8 +103,8 @@ func (e *Engine) release() {
 		n := min(len(q.rest), scheduler.BatchRowsMax)
 		b := scheduler.RestBatch{Region: e.region, Parents: slices.Clone(q.rest[:n])}
 		q.rest = append(q.rest[:0:0], q.rest[n:]...)
-		e.run(&q.resting, b, func(s *statement, _ any, _ error) {
-			e.finish(s) // after an error the rows keep their wake time, and are looked at again
+		e.run(&q.resting, b, func(s *statement, _ any, err error) {
+			e.finishRelease(s, err)
 			for _, p := range b.Parents {
 				delete(e.releases.known, p.ID)
 			}
@@ -121,7 +121,7 @@ func (e *Engine) closeEdges(batch []releasing) {
 	}
 	e.observe.Batch("close_edges", len(batch))
 	e.run(&e.releases.closing, b, func(s *statement, answer any, err error) {
-		e.finish(s)
+		e.finishRelease(s, err)
 		if err != nil {
 			e.dropParents(batch)
 			return
@@ -146,6 +146,14 @@ func (e *Engine) closeEdges(batch []releasing) {
 		}
 		e.evaluate(ids, false, func(id scheduler.ID) bool { return swept[id] }, func(ok bool) { e.pageDone(batch, ok) })
 	})
+}
+
+// finishRelease forgets a step, whatever became of it: after an error the parent's wake time stands, and the step is done again.
+func (e *Engine) finishRelease(s *statement, err error) {
+	if err != nil {
+		e.observe.StatementFailed(s.pipe.name, s.tries, err)
+	}
+	e.finish(s)
 }
 
 // pageDone goes on with the parents that have more children, and lets the others rest.
@@ -195,7 +203,7 @@ func (e *Engine) evaluate(ids []scheduler.ID, fresh bool, swept func(scheduler.I
 
 func (e *Engine) evaluatePage(b scheduler.ReleaseBatch, swept func(scheduler.ID) bool, done func(ok bool)) {
 	e.run(&e.releases.evaluating, b, func(s *statement, answer any, err error) {
-		e.finish(s)
+		e.finishRelease(s, err)
 		switch {
 		case err != nil && len(b.IDs) > 1 && !errors.Is(err, scheduler.ErrUnavailable): // one row must not hold up the others
 			half, good, open := len(b.IDs)/2, true, 2
