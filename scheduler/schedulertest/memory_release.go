@@ -96,9 +96,8 @@ func (m *Memory) link(region string, t *scheduler.Task, inside map[scheduler.ID]
 	child := scheduler.Ref{Region: region, ID: t.ID}
 	for _, p := range t.Parents {
 		m.links.edges[child] = append(m.links.edges[child], &memoryEdge{parent: p})
-		list := append(m.links.children[p], t.ID)
-		slices.SortFunc(list, scheduler.ID.Compare)
-		m.links.children[p] = list
+		m.links.children[p] = append(m.links.children[p], t.ID)
+		slices.SortFunc(m.links.children[p], scheduler.ID.Compare)
 		if row := m.tasks[p]; row != nil && !inside[p.ID] {
 			m.put(row, row.Adopt(m.now()))
 		}
@@ -159,15 +158,15 @@ func (m *Memory) release(row *scheduler.Task, fresh bool) scheduler.Released {
 			bad = e
 		}
 	}
-	next, refusal := *row, error(nil)
+	var next scheduler.Task
+	var refusal error
 	switch verdict := graph.Evaluate(row.Spec.Condition, edges); {
 	case row.State != scheduler.Blocked:
 		refusal = scheduler.ErrNotBlocked
-	case verdict == graph.Wait && fresh:
-		next, refusal = row.Wait()
-		m.put(row, next)
-		refusal = scheduler.ErrSeenOther
 	case verdict == graph.Wait:
+		if asleep, err := row.Wait(); fresh && err == nil {
+			m.put(row, asleep)
+		}
 		refusal = scheduler.ErrSeenOther
 	case verdict == graph.Impossible && row.Spec.Impossible.OrDefault() != graph.Run:
 		next, refusal = row.Forsake(scheduler.ParentFailure(&row.Spec, bad.parent, bad.outcome), m.now())

@@ -378,7 +378,7 @@ func fanInAtTheSameTime(t *testing.T, s *suite) {
 			claimed := s.claim(t, s.session, scheduler.Claim{ID: parents[i].ID, From: scheduler.Ready, Worker: s.worker})
 			all.Go(func() {
 				<-start
-				if err := s.finish(claimed[0].Start.Token, func(r scheduler.Released) {
+				if err := s.finish(claimed[0].Start.Token, func(scheduler.Released) {
 					mu.Lock()
 					defer mu.Unlock()
 					won++
