@@ -82,6 +82,9 @@ func (w *Worker) attempt(id attemptID, a *errandv1.Assignment) *Attempt {
 		MaxAttempts: int(a.GetMaxAttempts()), TraceParent: a.GetTraceParent(), Exclusive: a.GetExclusive(), Worker: instance(w.id),
 	}
 	at.parents = func(ctx context.Context) ([]ParentResult, error) { return w.readParents(ctx, id) }
+	for _, d := range a.GetGpuDevices() {
+		at.GPUs = append(at.GPUs, int(d))
+	}
 	if at.EffectKey == "" {
 		at.EffectKey = at.TaskID
 	}

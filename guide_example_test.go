@@ -35,6 +35,22 @@ func ExampleCapacity() {
 	_ = w.SetCapacity(errand.Capacity{CPUMilli: 2000, MemoryMiB: 4096}) // half of the machine is wanted for something else
 }
 
+func ExampleRequirements() {
+	ctx := context.Background()
+	got, err := client.Submit(ctx, errand.Spec{
+		Kind:  "train",
+		Needs: errand.Requirements{CPUMilli: 4000, MemoryMiB: 16384, GPUs: 1},
+		Selectors: []errand.Selector{
+			{Key: "gpu_model", Operator: errand.In, Values: []string{"A100", "H100"}},
+		},
+		Preferences: []errand.Preference{
+			{Selector: errand.Selector{Key: "disk", Operator: errand.In, Values: []string{"ssd"}}, Weight: 10},
+		},
+		Near: "eu-a", // where the input lies
+	})
+	fmt.Println(got.ID, err)
+}
+
 func ExampleClient_SubmitMany() {
 	ctx := context.Background()
 	specs := make([]errand.Spec, 0, errand.BatchMax)

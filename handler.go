@@ -25,6 +25,9 @@ type Attempt struct {
 	TraceParent string // W3C trace context of the submitter
 	Exclusive   bool
 	Worker      string // this worker instance
+	// GPUs are the numbers of the worker's devices that the attempt may use, from 0; nothing keeps it from the others. Empty for a task
+	// that needs none.
+	GPUs []int
 
 	parents func(ctx context.Context) ([]ParentResult, error)
 }

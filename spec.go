@@ -67,6 +67,12 @@ type Spec struct {
 	MaxWorkerLosses int           // lost workers for which it was the only suspect; default 3
 	Retry           Retry
 	Limits          []Limit // named limits of the tenant that a start must pass; at most 8, each name and key once
+
+	Needs       Requirements // of its worker, for each attempt; default the kind's, then a slot
+	Selectors   []Selector   // conditions on the worker's labels that must hold; at most 16
+	Preferences []Preference // conditions that are better met; at most 16
+	Near        string       // a zone whose workers are preferred, for instance where the input lies
+
 	// RejectInfeasible refuses the submission with an error that is ErrInfeasible when as things are the task would not start by its due
 	// time and StartBy.
 	RejectInfeasible bool
@@ -126,6 +132,7 @@ func (s *Spec) message() *errandv1.TaskSpec {
 	for _, l := range s.Limits {
 		m.Limits = append(m.Limits, &errandv1.Limit{Name: l.Name, Key: l.Key})
 	}
+	s.needsInto(m)
 	if s.DelayTolerance != 0 {
 		m.DelayTolerance = durationpb.New(s.DelayTolerance)
 	}
@@ -178,6 +185,10 @@ type Task struct {
 	Message         string
 	Labels          map[string]string
 	Limits          []Limit // by name, then key
+	Needs           Requirements
+	Selectors       []Selector
+	Preferences     []Preference
+	Near            string
 	EffectKey       string
 	Worker          string
 	CancelRequested bool
@@ -197,7 +208,7 @@ type Task struct {
 }
 
 func taskOf(m *errandv1.Task) Task {
-	return Task{
+	t := Task{
 		ID: m.GetTaskId(), Kind: m.GetSpec().GetKind(), Tenant: m.GetTenant(), State: State(m.GetState()),
 		Tier: Tier(m.GetSpec().GetTier()), Attempt: m.GetAttempt(), CountedAttempts: int(m.GetCountedAttempts()),
 		Payload: m.GetSpec().GetPayload(), Result: m.GetResult(), ResultType: m.GetResultContentType(),
@@ -209,6 +220,8 @@ func taskOf(m *errandv1.Task) Task {
 		Graph: m.GetGraphId(), Name: m.GetGraphName(), Parents: m.GetSpec().GetParents(), ParentCount: int(m.GetParents()),
 		OpenParents: int(m.GetOpenParents()), Children: int(m.GetChildren()),
 	}
+	t.needsOf(m.GetSpec())
+	return t
 }
 
 func timeOf(t *timestamppb.Timestamp) time.Time {

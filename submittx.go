@@ -12,9 +12,7 @@ import (
 	"math"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/proto"
@@ -51,7 +49,11 @@ func SubmitTx(ctx context.Context, tx pgx.Tx, scope TxScope, spec Spec) (Submitt
 	if err := checkTx(scope, &spec); err != nil {
 		return Submitted{}, err
 	}
-	id, err := newTaskID()
+	number, err := regionNumber(ctx, tx, scope.Region)
+	if err != nil {
+		return Submitted{}, err
+	}
+	id, err := newTaskID(number)
 	if err != nil {
 		return Submitted{}, err
 	}
@@ -117,9 +119,11 @@ func (b *txInsert) submit(ctx context.Context, tx pgx.Tx, scope TxScope, spec *S
 
 // readKey tells which task an idempotency key stands for.
 const readKey = `
-SELECT k.fingerprint, k.task_region, k.task_id, COALESCE(t.state, 0) FROM idempotency_keys k
-LEFT JOIN tasks t ON t.region = k.task_region AND t.id = k.task_id
-WHERE k.region = $1::crdb_internal_region AND k.tenant = $2::text AND k.key = $3::text`
+SELECT k.fingerprint, k.task_region, k.task_id, COALESCE(t.state, 0) FROM (
+    SELECT ` + txsql.KeyRegion + ` AS region, u.* FROM (SELECT $2::text AS tenant, $3::text AS key) u LEFT JOIN tenants n ON n.name = u.tenant OFFSET 0
+) x
+JOIN idempotency_keys k ON k.region = x.region AND k.tenant = x.tenant AND k.key = x.key
+LEFT JOIN tasks t ON t.region = k.task_region::crdb_internal_region AND t.id = k.task_id`
 
 func standingTx(ctx context.Context, tx pgx.Tx, scope TxScope, spec *Spec) (Submitted, error) {
 	var print []byte
@@ -196,12 +200,13 @@ func checkTx(scope TxScope, spec *Spec) error {
 			return bad("Limits", l.Name+" stands there twice")
 		}
 	}
+	if field, why := spec.checkNeeds(); field != "" {
+		return bad(field, why)
+	}
 	return nil
 }
 
-func storableKey(key string) bool {
-	return len(key) <= txKeyMax && utf8.ValidString(key) && !strings.ContainsRune(key, 0)
-}
+func storableKey(key string) bool { return storable(key, txKeyMax) }
 
 // storedSpec is the form in which the store keeps what few tasks set.
 type storedSpec struct {
@@ -212,6 +217,7 @@ type storedSpec struct {
 	Exclusive       bool              `json:"exclusive,omitempty"`
 	Limits          []storedLimit     `json:"limits,omitempty"`
 	Labels          map[string]string `json:"labels,omitempty"`
+	Shape           *storedShape      `json:"shape,omitempty"`
 	RefuseHeld      bool              `json:"refuse_held,omitempty"`
 }
 
@@ -240,12 +246,19 @@ func storedLimits(limits []Limit) []storedLimit {
 }
 
 // classOf hashes what decides where the task may start, as schedulers do.
-func classOf(kind string, limits []storedLimit) int16 {
+func classOf(kind string, spec *storedSpec) (int16, error) {
 	var parts []string
-	for _, l := range limits {
+	for _, l := range spec.Limits {
 		parts = append(parts, "="+l.Name, l.Key)
 	}
-	return int16(uint16(txsql.ClassOf(kind, parts...)))
+	if spec.Shape != nil {
+		shape, err := json.Marshal(spec.Shape)
+		if err != nil {
+			return 0, err
+		}
+		parts = append(parts, "#"+string(shape))
+	}
+	return int16(uint16(txsql.ClassOf(kind, parts...))), nil
 }
 
 var defaultTolerance = map[Tier]time.Duration{Standard: time.Minute, Deferrable: 24 * time.Hour}
@@ -254,6 +267,7 @@ func newTxInsert(scope TxScope, spec *Spec, id [16]byte) (*txInsert, error) {
 	stored := storedSpec{
 		AttemptTimeout: spec.AttemptTimeout, MaxAttempts: spec.MaxAttempts, MaxWorkerLosses: spec.MaxWorkerLosses,
 		Exclusive: spec.Exclusive, Labels: spec.Labels, RefuseHeld: spec.RefuseHeld, Limits: storedLimits(spec.Limits),
+		Shape: spec.shape(),
 	}
 	if r := spec.Retry; r.Initial != 0 || r.Max != 0 || r.Multiplier != 0 || len(r.NonRetryable) > 0 {
 		if math.IsNaN(r.Multiplier) || math.IsInf(r.Multiplier, 0) {
@@ -268,6 +282,10 @@ func newTxInsert(scope TxScope, spec *Spec, id [16]byte) (*txInsert, error) {
 	specText := string(raw)
 	if specText == "{}" {
 		specText = ""
+	}
+	class, err := classOf(spec.Kind, &stored)
+	if err != nil {
+		return nil, err
 	}
 	tier := spec.Tier
 	if tier == 0 {
@@ -288,7 +306,7 @@ func newTxInsert(scope TxScope, spec *Spec, id [16]byte) (*txInsert, error) {
 	b := txsql.NewBatch(1)
 	b.IDs, b.Shards, b.Workers, b.Traces, b.Payloads = [][16]byte{id}, []int16{int16(id[0])}, []*[16]byte{nil}, []*string{nil}, [][]byte{spec.Payload}
 	b.Shape = []int16{b.ShapeOf(txsql.Shape{
-		Tier: int16(tier), State: int16(state), Class: classOf(spec.Kind, stored.Limits), ToleranceUS: tolerance.Microseconds(),
+		Tier: int16(tier), State: int16(state), Class: class, ToleranceUS: tolerance.Microseconds(),
 		RunAt: runAt, StartBy: startBy, Tenant: scope.Tenant, Kind: spec.Kind, ContentType: spec.ContentType, Spec: specText,
 	})}
 	if spec.IdempotencyKey != "" {
@@ -318,13 +336,24 @@ func fingerprint(spec *Spec) []byte {
 	return sum[:]
 }
 
-// newTaskID makes an id in a lane drawn by chance: lane, milliseconds, randomness.
-func newTaskID() ([16]byte, error) {
+// readRegion reads the number of a region. A deployment with one region may have none written down: then it is 0.
+const readRegion = `SELECT COALESCE((SELECT r.number FROM regions r WHERE r.name = $1::text), 0)`
+
+func regionNumber(ctx context.Context, tx pgx.Tx, region string) (byte, error) {
+	var number int16
+	if err := tx.QueryRow(ctx, readRegion, region).Scan(&number); err != nil {
+		return 0, fmt.Errorf("errand: region %s: %w", region, err)
+	}
+	return byte(number), nil
+}
+
+// newTaskID makes an id in a lane of a region drawn by chance: lane, milliseconds, randomness.
+func newTaskID(region byte) ([16]byte, error) {
 	var id [16]byte
 	if _, err := rand.Read(id[:]); err != nil {
 		return id, fmt.Errorf("errand: the system has no randomness: %w", err)
 	}
-	id[0] %= txsql.ShardsPerRegion
+	id[0] = region*txsql.ShardsPerRegion + id[0]%txsql.ShardsPerRegion
 	var ms [8]byte
 	binary.BigEndian.PutUint64(ms[:], uint64(time.Now().UnixMilli()))
 	copy(id[1:7], ms[2:])

@@ -10,6 +10,8 @@ import (
 const (
 	ShardsPerRegion    = 16
 	InstancesPerRegion = 16
+	// Max is how many regions there may be: the shards of all of them are numbered in one byte.
+	Max = 256 / ShardsPerRegion
 )
 
 // Owner names a scheduler instance by its session.

@@ -73,7 +73,7 @@ func (b *backlog) add(r *ReadyRow, now time.Time) (added, here bool) {
 		return false, false
 	}
 	if buf == nil {
-		buf = &buffer{key: key, kind: r.Kind, group: g, limits: r.Limits, shape: r.Shape, index: -1, ofKind: g.tally.ofKind(r.Kind)}
+		buf = &buffer{key: key, kind: r.Kind, group: g, limits: r.Limits, shape: r.Shape, allowed: r.Allowed, index: -1, ofKind: g.tally.ofKind(r.Kind)}
 		buf.ofKind.buffers++
 		b.buffers[key] = buf
 		b.shares.Hold(r.Tenant, 1, now)

@@ -23,7 +23,7 @@ func (w *waiting) row() ReadyRow {
 	k := w.buffer.key
 	return ReadyRow{
 		ID: w.id, Attempt: w.attempt, State: w.state, Tenant: k.tenant, Kind: w.buffer.kind, Tier: k.tier, Class: k.class,
-		Due: w.due, PayloadSize: w.size, Suspect: k.suspect, Limits: w.buffer.limits, Shape: w.buffer.shape,
+		Due: w.due, PayloadSize: w.size, Suspect: k.suspect, Limits: w.buffer.limits, Shape: w.buffer.shape, Allowed: w.buffer.allowed,
 	}
 }
 
@@ -34,19 +34,20 @@ func (w *waiting) compare(other *waiting) int {
 
 // buffer orders the buffered rows that one refusal answers for: one tenant, tier and class, suspects apart from the others.
 type buffer struct {
-	key    bufferKey
-	kind   string
-	group  *group
-	ofKind *kindTally
-	limits []LimitKey // that its rows must pass
-	shape  *placement.Shape
-	rows   rowHeap
-	level  *level        // in whose line it stands; nil while it is set aside
-	shift  time.Duration // how much later than they say its rows are due, being served at a lower level
-	index  int           // in its tenant's line; -1 when it is not there
-	parked bool          // no worker could run it
-	gate   *gate         // that is closed for it
-	spot   int           // among those that wait for the gate
+	key     bufferKey
+	kind    string
+	group   *group
+	ofKind  *kindTally
+	limits  []LimitKey // that its rows must pass
+	shape   *placement.Shape
+	allowed []string // regions where its rows may run; nil for any
+	rows    rowHeap
+	level   *level        // in whose line it stands; nil while it is set aside
+	shift   time.Duration // how much later than they say its rows are due, being served at a lower level
+	index   int           // in its tenant's line; -1 when it is not there
+	parked  bool          // no worker could run it
+	gate    *gate         // that is closed for it
+	spot    int           // among those that wait for the gate
 
 	cramped bool      // it is among those that find no room
 	passed  time.Time // since when others start where it could; zero while none does

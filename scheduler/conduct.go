@@ -58,7 +58,7 @@ func (c *Core) workerJoined(w *placement.Worker) {
 	}
 	c.pool.Join(*w)
 	for _, kind := range slices.Sorted(maps.Keys(w.Slots)) { // in order, since it decides whose turn comes first
-		c.waiting.unpark(kind, c.now, func(buf *buffer) bool { return c.pool.CouldRun(w.ID, c.needOf(buf)) })
+		c.waiting.unpark(kind, c.now, func(buf *buffer) bool { return c.mayRun(buf.allowed) && c.pool.CouldRun(w.ID, c.needOf(buf)) })
 	}
 }
 
@@ -159,7 +159,7 @@ func (c *Core) endingAnswered(e *Ending, answer *Ended) {
 	}
 	c.offer(&ReadyRow{
 		ID: a.ID, Attempt: a.Attempt, State: Ready, Tenant: a.Tenant, Kind: a.Kind, Tier: a.Tier,
-		Class: a.class, Due: a.Due, PayloadSize: a.size, Suspect: e.Suspect, Limits: a.limits, Shape: a.shape,
+		Class: a.class, Due: a.Due, PayloadSize: a.size, Suspect: e.Suspect, Limits: a.limits, Shape: a.shape, Allowed: a.Spec.AllowedRegions,
 	})
 }
 

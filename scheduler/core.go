@@ -6,6 +6,7 @@ import (
 
 	"github.com/errandhq/errand/fairness"
 	"github.com/errandhq/errand/placement"
+	"github.com/errandhq/errand/regions"
 )
 
 // Core decides, for one scheduler instance, which waiting task starts next and on which worker, and what becomes of attempts.
@@ -16,9 +17,9 @@ import (
 // now is always the store's time as its caller estimates it. What decides in the end is the store's clock in each guarded
 // write; the core only avoids asking for what cannot succeed.
 type Core struct {
-	session SessionID
-	timing  Timing
-	draw    func() float64
+	sessions [regions.Max]SessionID // under which rows of each region are claimed
+	timing   Timing
+	draw     func() float64
 
 	pool     *placement.Pool
 	shares   *fairness.Shares
@@ -35,6 +36,7 @@ type Core struct {
 	elsewhere map[string]int
 	stock     map[stockKey]int64 // open tasks in the region
 	demotedAt time.Time          // when it was last looked whose urgent work may go first again
+	home      string             // region; empty where there is one only
 	cramped   []*buffer          // large tasks that find no room
 	holders   []*buffer          // those of them for which room is held
 	shapes    shapes
@@ -44,8 +46,7 @@ type Core struct {
 // NewCore returns the core of a fresh session. draw returns random numbers in [0, 1), for the jitter of retries.
 func NewCore(session SessionID, timing Timing, draw func() float64) *Core {
 	shares := fairness.NewShares()
-	return &Core{
-		session:  session,
+	c := &Core{
 		timing:   timing,
 		draw:     draw,
 		pool:     placement.NewPool(),
@@ -57,6 +58,10 @@ func NewCore(session SessionID, timing Timing, draw func() float64) *Core {
 		attempts: newAttempts(),
 		shapes:   shapes{},
 	}
+	for i := range c.sessions {
+		c.sessions[i] = session
+	}
+	return c
 }
 
 // Step takes note of an event. Events must come in the order in which they happened.
@@ -87,7 +92,7 @@ func (c *Core) Step(ev Event) {
 	case Stale:
 		c.waiting.look(ev.Key)
 	case SessionChanged:
-		c.session = ev.Session
+		c.sessions[ev.Region] = ev.Session
 	case SettingsChanged:
 		c.apply(ev)
 	case PartChanged:
@@ -103,6 +108,17 @@ func (c *Core) Step(ev Event) {
 	default:
 		c.stepWorker(ev)
 	}
+}
+
+// sessionOf is the session under which a task is claimed.
+func (c *Core) sessionOf(id ID) SessionID { return c.sessions[id.Region()] }
+
+// At says in which region this is: rows that may not run here wait.
+func (c *Core) At(region string) { c.home = region }
+
+// mayRun tells whether rows may run in this region.
+func (c *Core) mayRun(allowed []string) bool {
+	return c.home == "" || len(allowed) == 0 || slices.Contains(allowed, c.home)
 }
 
 // Tick tells the time: what is told from now on has happened by then.
@@ -152,7 +168,7 @@ func (c *Core) Plan(now time.Time, room Room) Plan {
 // known to be in the store.
 func (c *Core) Admit(t *Task, now time.Time) bool {
 	class := t.Class()
-	if t.State != Ready || c.waiting.overtaken(class) || t.pastStartBy(now) || c.attempts.byID[t.ID] != nil {
+	if t.State != Ready || c.waiting.overtaken(class) || t.pastStartBy(now) || !c.mayRun(t.Spec.AllowedRegions) || c.attempts.byID[t.ID] != nil {
 		return false
 	}
 	c.now = now
@@ -168,7 +184,7 @@ func (c *Core) Admit(t *Task, now time.Time) bool {
 	if refusal != placement.Placed {
 		return false
 	}
-	t.State, t.Attempt, t.Session, t.Worker = Running, t.Attempt+1, c.session, at.Worker
+	t.State, t.Attempt, t.Session, t.Worker = Running, t.Attempt+1, c.sessionOf(t.ID), at.Worker
 	a := &attempt{
 		Held: heldOf(t), phase: claiming, class: class, limits: t.Spec.Limits, shape: t.Spec.Shape, size: len(t.Payload), room: true,
 		devices: at.Devices,
@@ -226,6 +242,14 @@ func (c *Core) Row(t Token) (Held, bool) {
 		return a.Held, true
 	}
 	return Held{}, false
+}
+
+// Regions tells of which regions, by number, the core has attempts in any phase.
+func (c *Core) Regions() (busy [regions.Max]bool) {
+	for id := range c.attempts.byID {
+		busy[id.Region()] = true
+	}
+	return busy
 }
 
 // Held returns the attempts that workers of this instance run, by ID.

@@ -96,7 +96,7 @@ func (c *Core) claim(w *waiting, at placement.Placement, use fairness.Use) Claim
 	a := &attempt{
 		Held: Held{
 			Token:   Token{ID: w.id, Attempt: w.attempt + 1, Worker: at.Worker},
-			Session: c.session, Tenant: k.tenant, Kind: w.buffer.kind, Tier: k.tier, Suspect: k.suspect, Due: w.due,
+			Session: c.sessionOf(w.id), Tenant: k.tenant, Kind: w.buffer.kind, Tier: k.tier, Suspect: k.suspect, Due: w.due,
 		},
 		phase: claiming, class: k.class, limits: w.buffer.limits, shape: w.buffer.shape, size: w.size, room: true, devices: at.Devices,
 	}
@@ -140,10 +140,10 @@ func (c *Core) assign(a *attempt, s Start) {
 	switch {
 	case a.CancelRequested:
 		c.close(a, Ending{Token: a.Token, Session: a.Session, To: Canceled, Failure: &Failure{Reason: ReasonCanceled}})
-	case !a.room || a.Session != c.session: // its worker has left, also if it came back since
+	case !a.room || a.Session != c.sessionOf(a.ID): // its worker has left, also if it came back since
 		c.close(a, Withdrawn(&a.Held, ReasonNotAccepted))
 	default:
-		a.phase = sent
+		a.phase, s.Devices = sent, a.devices
 		c.attempts.setDeadline(a, c.now.Add(c.timing.Accept))
 		c.plan.Assign = append(c.plan.Assign, s)
 	}

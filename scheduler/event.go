@@ -84,8 +84,12 @@ type Undelivered struct{ Tokens []Token }
 // Stale tells that a group may have ready rows that are not buffered.
 type Stale struct{ Key BufferKey }
 
-// SessionChanged tells that the instance has a new session; the old one was ended by somebody.
-type SessionChanged struct{ Session SessionID }
+// SessionChanged tells that the instance has a new session in a region, of which it claims rows under that session from now on. An older
+// one was ended by somebody.
+type SessionChanged struct {
+	Region  uint8 // its number
+	Session SessionID
+}
 
 // SettingsChanged tells what operators have set: only what may have changed.
 type SettingsChanged struct{ Settings }

@@ -69,9 +69,12 @@ func lasting(r placement.Refusal) bool {
 	}
 }
 
+const barredWords = "it may not run in the region that serves it now"
+
 // Hold is what an instance knows of a waiting task.
 type Hold struct {
 	Here       bool     // the instance has it in its buffers: what it says of caps and of the order counts
+	Barred     bool     // it may not run in the instance's region
 	Gate       Obstacle // the pause, cap or limit that is in its way; empty for none
 	Gated      string   // the same in words
 	Ease       string   // what would open the gate
@@ -104,6 +107,7 @@ func (c *Core) Explain(r *ReadyRow, now time.Time) Hold {
 			h.Gated, h.Ease = g.words(why)
 		}
 	}
+	h.Barred = !c.mayRun(r.Allowed)
 	need := placement.Need{Tenant: r.Tenant, Kind: r.Kind, Suspect: r.Suspect, Shape: c.shapes.one(r.Class, r.Shape)}
 	told := c.pool.Explain(need, fills[c.fillFor(r, now)], ClosestMax)
 	h.Refusal, h.Change, h.Suggestion = told.Refusal, told.Change.Kind, told.Change.String()
@@ -215,6 +219,8 @@ func (g *gate) words(o Obstacle) (what, ease string) {
 func (h *Hold) Obstacle() Obstacle {
 	paused := h.Gate == WhyTenantPaused || h.Gate == WhyKindPaused
 	switch {
+	case h.Barred:
+		return WhyRegionNotAllowed
 	case paused:
 		return h.Gate
 	case lasting(h.Refusal):
@@ -231,6 +237,8 @@ func (h *Hold) Obstacle() Obstacle {
 // Lasting says in words what no waiting cures; empty when there is nothing of the kind.
 func (h *Hold) Lasting() string {
 	switch {
+	case h.Barred:
+		return barredWords
 	case h.Gate == WhyTenantPaused || h.Gate == WhyKindPaused:
 		return h.Gated
 	case lasting(h.Refusal):
@@ -243,6 +251,8 @@ func (h *Hold) Lasting() string {
 // Words says the first obstacle in words.
 func (h *Hold) Words() string {
 	switch why := h.Obstacle(); why {
+	case WhyRegionNotAllowed:
+		return barredWords
 	case h.Gate:
 		return h.Gated
 	case WhyBehind:
@@ -257,6 +267,8 @@ func (h *Hold) Words() string {
 // Cure says in words what would let it run.
 func (h *Hold) Cure() string {
 	switch why := h.Obstacle(); why {
+	case WhyRegionNotAllowed:
+		return "wait until a region where it may run serves it again"
 	case h.Gate:
 		return h.Ease
 	case WhyStarting:
@@ -274,7 +286,8 @@ func (h *Hold) Cure() string {
 // Merge adds what another instance of the region knows.
 func (h *Hold) Merge(other *Hold) {
 	if other.Here && !h.Here {
-		h.Here, h.Gate, h.Gated, h.Ease, h.Ahead, h.Start = true, other.Gate, other.Gated, other.Ease, other.Ahead, other.Start
+		h.Here, h.Barred, h.Gate, h.Gated, h.Ease = true, other.Barred, other.Gate, other.Gated, other.Ease
+		h.Ahead, h.Start = other.Ahead, other.Start
 	}
 	if other.Refusal.NearerThan(h.Refusal) {
 		h.Refusal, h.Change, h.Suggestion = other.Refusal, other.Change, other.Suggestion

@@ -344,7 +344,7 @@ func (h *history) lend(t *rapid.T) {
 	want := h.a.lendable(kinds, limit)
 	h.step(t, func(w *world) {
 		var got []ID
-		for _, r := range w.core.Lend(kinds, limit) {
+		for _, r := range w.core.Lend(kinds, limit, Borrower{}) {
 			got = append(got, r.ID)
 		}
 		if !slices.Equal(got, want) {

@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"github.com/errandhq/errand/placement"
+	"github.com/errandhq/errand/regions"
 )
 
-// ID is the 16-byte identity of a task inside its home region: one byte of shard, 48 bits of Unix milliseconds, 72 random
-// bits. Keys of one shard stay together and grow with time, and the shards spread the load over the store's ranges.
+// ID is the 16-byte identity of a task: one byte of shard, 48 bits of Unix milliseconds, 72 random
+// bits. The shards of all regions are numbered through, sixteen for each region, so the byte also says which region's row it is. Keys of one shard stay together and grow with time, and the shards spread the load over the store's ranges.
 type ID [16]byte
 
 // RandomBytes is how many random bytes an ID needs from the caller.
@@ -31,8 +32,11 @@ func NewID(shard uint8, at time.Time, random [RandomBytes]byte) ID {
 	return id
 }
 
-// Shard is the slice of the region's ready tasks that this task belongs to.
+// Shard is the slice of its region's ready tasks that this task belongs to, numbered through over all regions.
 func (id ID) Shard() uint8 { return id[0] }
+
+// Region is the number of the region where the task's row lives, see [regions.Topology].
+func (id ID) Region() uint8 { return id[0] / regions.ShardsPerRegion }
 
 // IsZero tells whether the ID names no task.
 func (id ID) IsZero() bool { return id == ID{} }

@@ -5,6 +5,7 @@ import (
 	"container/heap"
 	"slices"
 	"strings"
+	"time"
 )
 
 // This file holds what one instance needs to know to hand waiting rows to another, or to ask for some.
@@ -31,9 +32,15 @@ func (c *Core) Spare() []KindRoom {
 // here now.
 func (c *Core) Starved() []string { return c.waiting.kinds() }
 
+// Borrower says to whom rows are lent.
+type Borrower struct {
+	Region    string    // that runs them, when it is not this one: rows that may not leave stay
+	DueBefore time.Time // then: what was due by this time is overdue
+}
+
 // Lend takes out rows of the given kinds that wait here, urgent ones first, then the earliest due, at most Slots of each kind
 // and limit in all. They are forgotten: should the borrower not claim them, the next discovery finds them again.
-func (c *Core) Lend(kinds []KindRoom, limit int) []ReadyRow {
+func (c *Core) Lend(kinds []KindRoom, limit int, to Borrower) []ReadyRow {
 	room := map[string]int{}
 	for _, k := range kinds {
 		room[k.Kind] = max(k.Slots, 0)
@@ -43,7 +50,7 @@ func (c *Core) Lend(kinds []KindRoom, limit int) []ReadyRow {
 	for len(lent) < limit && len(candidates) > 0 {
 		buf := candidates[0]
 		w := buf.head()
-		if room[buf.kind] == 0 || w.state != Ready { // what is scheduled still is started or woken in this very turn
+		if room[buf.kind] == 0 || w.state != Ready || !c.lends(buf, &to) { // what is scheduled still is started or woken in this very turn
 			heap.Pop(&candidates)
 			continue
 		}
@@ -57,6 +64,16 @@ func (c *Core) Lend(kinds []KindRoom, limit int) []ReadyRow {
 		heap.Fix(&candidates, 0)
 	}
 	return lent
+}
+
+// lends tells whether a buffer's first row may be lent. Another region gets what is overdue, or sure to be since nobody in this region could
+// run it; nothing that may not leave, and nothing that carries a named limit: its cap is this region's.
+func (c *Core) lends(buf *buffer, to *Borrower) bool {
+	if to.Region == "" {
+		return true
+	}
+	late := buf.head().due.Before(to.DueBefore) || buf.parked && c.elsewhere[buf.kind] == 0
+	return late && len(buf.limits) == 0 && (len(buf.allowed) == 0 || slices.Contains(buf.allowed, to.Region))
 }
 
 // lendable lists the buffers of the given kinds, parked ones too, as a heap in the order in which they lend.

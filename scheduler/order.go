@@ -200,6 +200,10 @@ func (c *Core) serve(p *pass, r *round) {
 		c.waiting.demote(tenant)
 		return
 	}
+	if !c.mayRun(buf.allowed) {
+		c.waiting.park(buf, c.now)
+		return
+	}
 	if gate := c.closedGate(buf); gate != nil {
 		c.waiting.hold(buf, gate, c.now)
 		c.gates.wait(gate, c.now)

@@ -62,12 +62,12 @@ func (s *script) printClaims(claims []Claim, how string) {
 }
 
 func (s *script) printAssignments(starts []Start) {
-	for run := range runs(starts, func(a, b Start) bool { return a.Worker == b.Worker }) {
+	for run := range runs(starts, func(a, b Start) bool { return a.Worker == b.Worker && a.Devices == b.Devices }) {
 		var names []string
 		for _, a := range run {
 			names = append(names, s.name(a.ID)+attemptText(a.Attempt))
 		}
-		s.printf("assign %s to %s", listText(names), s.workerName(run[0].Worker))
+		s.printf("assign %s to %s%s", listText(names), s.workerName(run[0].Worker), unless(run[0].Devices == 0, fmt.Sprintf(", devices %b", run[0].Devices)))
 	}
 }
 

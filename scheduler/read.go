@@ -24,13 +24,14 @@ type ReadyRow struct {
 	Suspect     bool
 	Limits      []LimitKey       // that a start must pass
 	Shape       *placement.Shape // what it needs of a worker
+	Allowed     []string         // regions where it may run; nil for any
 }
 
 // WaitingRow is a task as the buffers hold it.
 func (t *Task) WaitingRow() ReadyRow {
 	return ReadyRow{
 		ID: t.ID, Attempt: t.Attempt, State: t.State, Tenant: t.Tenant, Kind: t.Kind, Tier: t.Tier, Class: t.Class(),
-		Due: t.Due, StartBy: t.StartBy, PayloadSize: len(t.Payload), Suspect: t.Suspect, Limits: t.Spec.Limits, Shape: t.Spec.Shape,
+		Due: t.Due, StartBy: t.StartBy, PayloadSize: len(t.Payload), Suspect: t.Suspect, Limits: t.Spec.Limits, Shape: t.Spec.Shape, Allowed: t.Spec.AllowedRegions,
 	}
 }
 
@@ -125,9 +126,21 @@ type Session struct {
 	StartedAt time.Time
 	ExpiresAt time.Time
 	EndedAt   time.Time // zero while it is open
+	Role      Role
+	Home      string // where a guest or an adopter has its own lanes; empty for a native
 	// Idle says that it has no workers and runs nothing, and has no part of any cap.
 	Idle bool
 }
+
+// Role is what a session does in its region. Its values are stored.
+type Role uint8
+
+// The roles.
+const (
+	Native  Role = iota // serves the region's lanes
+	Guest               // runs tasks of the region elsewhere, and serves no lanes
+	Adopter             // serves the lanes while the region has no native session
+)
 
 // Renewal is the answer to opening or renewing a session.
 type Renewal struct {

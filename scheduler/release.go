@@ -23,7 +23,8 @@ const (
 	ReleaseEdgesMax   = 2000
 )
 
-// InsertLinked stores tasks that have parents, or children within the same call. What stands of each is answered as for an [Insert].
+// InsertLinked stores tasks that have parents, or children within the same call. Parents in other regions are not served yet, and taken
+// for missing. What stands of each is answered as for an [Insert].
 type InsertLinked struct {
 	Region string
 	// Ready, scheduled or blocked; Parents name tasks of the call or ones that exist, Parent tells who has children here. A WakeAt that is

@@ -216,7 +216,7 @@ func (s *script) lend(w words) {
 		}
 	}
 	var lent []string
-	for _, r := range s.core.Lend(kinds, w.number("limit", 100)) {
+	for _, r := range s.core.Lend(kinds, w.number("limit", 100), Borrower{}) {
 		lent = append(lent, s.name(r.ID))
 	}
 	s.printf("lend %s", listText(lent))

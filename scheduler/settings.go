@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/errandhq/errand/placement"
+	"github.com/errandhq/errand/regions"
 )
 
 // LimitKey names a cap that a start must pass: a named limit of the task's tenant, and a key within it.
@@ -56,6 +57,17 @@ type LimitSettings struct {
 	Deleted      bool    // it caps nothing any more
 }
 
+// RegionsMax is how many regions a deployment may have.
+const RegionsMax = regions.Max
+
+// RegionSettings is a region of the deployment.
+type RegionSettings struct {
+	Name      string
+	Number    uint8 // given once and kept: it is in the first byte of every id of the region
+	Draining  bool  // it starts nothing new, and other regions serve its tasks
+	ChangedAt time.Time
+}
+
 // SettingsQuery asks for what operators have set.
 type SettingsQuery struct {
 	// Since leaves out what has not changed since this time of the store's, less an overlap that the store knows; zero asks for all.
@@ -67,5 +79,6 @@ type Settings struct {
 	Tenants []TenantSettings
 	Kinds   []KindSettings
 	Limits  []LimitSettings
-	At      time.Time // the store's clock when it answered
+	Regions []RegionSettings // all of them, whatever was asked for
+	At      time.Time        // the store's clock when it answered
 }

@@ -1,6 +1,10 @@
 package scheduler
 
-import "time"
+import (
+	"time"
+
+	"github.com/errandhq/errand/placement"
+)
 
 // This file holds the writes that a scheduler asks of a store. Each is a bounded batch, guarded row by row, and may win only
 // partly. Each may be executed again with the same arguments, any number of times, and then answers what stands: that is how
@@ -69,6 +73,7 @@ type Start struct {
 	ContentType string
 	EffectKey   ID
 	TraceParent string
+	Devices     placement.Devices // of its worker's GPUs, that it may use; the core says it, no store
 }
 
 // Held is a running attempt as its scheduler needs to know it.

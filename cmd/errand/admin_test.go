@@ -141,6 +141,11 @@ func TestKindCommands(t *testing.T) {
 	if bare.Tier != nil || bare.Timeout != nil || bare.Multiplier != nil || len(bare.NonRetryable) > 0 || *bare.MaxAttempts != 7 {
 		t.Errorf("what is not named is not set: %+v", bare)
 	}
+	d.play(t, admin, []step{
+		{"needs", put("--cpu", "0.5", "--memory", "1Gi", "--gpus", "1"), 0, "cpu 0.5 mem 1024Mi gpu 1"},
+		{"needs as JSON", []string{"kind", "get", "email", "--tenant", "acme", "-o", "json"}, 0, `"memory_mib": 1024`},
+		{"devices and a share of one", put("--gpus", "1", "--gpu-milli", "5"), exitUsage, "--gpu-milli: not together"},
+	})
 	d.play(t, d.cfg.Key, []step{{"with a tenant's key", put("--tier", "urgent"), exitDenied, "an admin key"}})
 }
 

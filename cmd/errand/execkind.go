@@ -101,6 +101,7 @@ func (k *execKind) handle(ctx context.Context, a *errand.Attempt) (errand.Result
 	if err != nil {
 		return errand.Result{}, errand.NonRetryable(errand.WithReason(err, "bad_payload"))
 	}
+	command.Env = withDevices(command.Env, a.GPUs)
 	r, err := k.runner.Run(ctx, command)
 	switch {
 	case errors.Is(err, sandbox.ErrRefused):

@@ -39,6 +39,15 @@ func TestExecKind(t *testing.T) {
 		t.Errorf("%q, %+v", made, result)
 	}
 
+	for want, gpus := range map[string][]int{"[] []\n": nil, "[0,2] [0,2]\n": {0, 2}} {
+		call := `{"command": ["sh", "-c", "echo [${ERRAND_GPUS-unset}] [${CUDA_VISIBLE_DEVICES-unset}]"], "env": {"CUDA_VISIBLE_DEVICES": "7"}}`
+		got, err := k.handle(t.Context(), &errand.Attempt{TaskID: "eu.1", Payload: []byte(call), GPUs: gpus})
+		var result execResult
+		if err != nil || json.Unmarshal(got.Data, &result) != nil || result.Stdout != want {
+			t.Errorf("devices %v: %q, %v; want %q", gpus, result.Stdout, err, want)
+		}
+	}
+
 	for name, c := range map[string]struct {
 		payload, reason, text string
 		final                 bool

@@ -35,6 +35,7 @@ type kindPutCmd struct {
 	MaxBackoff     *time.Duration `help:"The cap of the waits: 1ms to 720h." env:"-" placeholder:"DURATION"`
 	Multiplier     *float64       `help:"How the waits grow: 1 to 100." env:"-" placeholder:"N"`
 	NonRetryable   []string       `help:"Failure reasons after which a task is not tried again; may be repeated." env:"-" placeholder:"REASON,..."`
+	amountSettings
 	clientSettings
 	outputSettings
 }
@@ -52,13 +53,14 @@ func (c *kindPutCmd) Validate() error {
 	if c.Multiplier != nil && *c.Multiplier == 0 {
 		return errors.New("--multiplier: 0 is not between 1 and 100")
 	}
-	return nil
+	return c.check()
 }
 
 func (c *kindPutCmd) defaults() *errandv1.KindDefaults {
 	d := &errandv1.KindDefaults{
 		Tier: errandv1.Tier(tiers[c.Tier]), DelayTolerance: spanOf(c.DelayTolerance), AttemptTimeout: spanOf(c.Timeout),
 		MaxAttempts: c.MaxAttempts, MaxWorkerLosses: c.MaxWorkerLosses,
+		Requirements: c.message(),
 	}
 	if c.InitialBackoff != nil || c.MaxBackoff != nil || c.Multiplier != nil || len(c.NonRetryable) > 0 {
 		d.RetryPolicy = &errandv1.RetryPolicy{
@@ -182,6 +184,8 @@ type kindView struct {
 	MaxBackoff      *string  `json:"max_backoff"`
 	Multiplier      *float64 `json:"multiplier"`
 	NonRetryable    []string `json:"non_retryable"`
+
+	Needs *needsView `json:"needs"`
 }
 
 func kindViewOf(k *errandv1.Kind) kindView {
@@ -192,6 +196,7 @@ func kindViewOf(k *errandv1.Kind) kindView {
 		MaxAttempts: d.MaxAttempts, MaxWorkerLosses: d.MaxWorkerLosses, //nolint:protogetter // nil is told from 0
 		InitialBackoff: spanText(retry.GetInitialBackoff()), MaxBackoff: spanText(retry.GetMaxBackoff()),
 		NonRetryable: append([]string{}, retry.GetNonRetryableReasons()...),
+		Needs:        needsViewOf(requirementsOf(d.GetRequirements())),
 	}
 	if d.GetTier() != 0 {
 		word := wordOf(d.GetTier().String(), "TIER_")
@@ -211,13 +216,14 @@ func spanText(d *durationpb.Duration) *string {
 	return &text
 }
 
-var kindHeader = []string{"TENANT", "KIND", "TIER", "TOLERANCE", "TIMEOUT", "ATTEMPTS", "LOSSES", "BACKOFF", "NOT RETRIED", "PAUSED"}
+var kindHeader = []string{"TENANT", "KIND", "TIER", "TOLERANCE", "TIMEOUT", "ATTEMPTS", "LOSSES", "BACKOFF", "NOT RETRIED", "PAUSED", "NEEDS"}
 
 func kindRow(k *errandv1.Kind) []string {
 	v := kindViewOf(k)
 	return []string{
 		v.Tenant, v.Name, text(v.Tier), text(v.DelayTolerance), text(v.Timeout), text(v.MaxAttempts), text(v.MaxWorkerLosses),
 		v.backoff(), dash(strings.Join(v.NonRetryable, ",")), strconv.FormatBool(v.Paused),
+		dash(needsText(requirementsOf(k.GetDefaults().GetRequirements()))),
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"github.com/errandhq/errand/internal/hints"
 	"github.com/errandhq/errand/internal/store"
 	"github.com/errandhq/errand/internal/telemetry"
+	"github.com/errandhq/errand/regions"
 	"github.com/errandhq/errand/scheduler"
 	"github.com/errandhq/errand/scheduler/engine"
 )
@@ -29,6 +31,9 @@ type serveCmd struct {
 	Listen string `help:"Address of the one port for everything: HOST:PORT." default:"127.0.0.1:7070"`
 	Store  string `help:"URL of PostgreSQL or CockroachDB." required:"" placeholder:"URL"`
 	Redis  string `help:"URL of the region's Redis; none is fine: things are noticed a little later, and each instance admits its share of a tenant's rate." placeholder:"URL"`
+
+	Topology string `help:"File that names all regions and how far they are from each other, the same for every instance of the deployment. Default: there is one region." placeholder:"FILE"`
+	Profile  string `help:"Times after which regions take each other for down, and of sessions: wan, or local for regions near each other." enum:"wan,local" default:"wan"`
 
 	Advertise  string `help:"URL at which the region's other instances reach this one. Default from --listen." placeholder:"URL"`
 	PeerSecret string `help:"Secret that the deployment's instances share; without one they do not talk to each other."`
@@ -49,19 +54,33 @@ type serveCmd struct {
 
 // timingSettings are the times of the protocol between store, schedulers and workers; see docs/operations for what must hold.
 type timingSettings struct {
-	SessionTTL    time.Duration `help:"How long an instance lives without renewing its session." default:"6s"`
-	SessionRenew  time.Duration `help:"How often it renews; at most a third of the TTL." default:"2s"`
-	SessionMargin time.Duration `help:"How much less than the TTL it trusts its session." default:"1.5s"`
-	ReattachGrace time.Duration `help:"How long the attempts of an ended session wait for their workers." default:"6s"`
+	SessionTTL    time.Duration `help:"How long an instance lives without renewing its session. Default the profile's: 6s, local 3s."`
+	SessionRenew  time.Duration `help:"How often it renews; at most a third of the TTL. Default the profile's: 2s, local 1s."`
+	SessionMargin time.Duration `help:"How much less than the TTL it trusts its session. Default the profile's: 1.5s, local 800ms."`
+	ReattachGrace time.Duration `help:"How long the attempts of an ended session wait for their workers. Default the profile's: 6s, local 3s."`
 	WorkerLease   time.Duration `help:"How long a silent worker keeps its attempts." default:"10s"`
 	Heartbeat     time.Duration `help:"How often workers say that they live; at most a third of the lease." default:"3s"`
 }
 
-func (t *timingSettings) timing() scheduler.Timing {
+// timing is the times in force: those that are set, else the profile's.
+func (t *timingSettings) timing(p *regions.Profile) scheduler.Timing {
 	timing := scheduler.DefaultTiming()
-	timing.SessionTTL, timing.Renewal, timing.Margin = t.SessionTTL, t.SessionRenew, t.SessionMargin
-	timing.ReattachGrace, timing.WorkerLease, timing.Heartbeat = t.ReattachGrace, t.WorkerLease, t.Heartbeat
+	timing.SessionTTL, timing.Renewal = cmp.Or(t.SessionTTL, p.SessionTTL), cmp.Or(t.SessionRenew, p.Renewal)
+	timing.Margin, timing.ReattachGrace = cmp.Or(t.SessionMargin, p.Margin), cmp.Or(t.ReattachGrace, p.ReattachGrace)
+	timing.RenewalCall, timing.ReconnectCap, timing.ClockOffset = p.RenewalCall, p.ReconnectCap, p.ClockOffset
+	timing.WorkerLease, timing.Heartbeat = t.WorkerLease, t.Heartbeat
 	return timing
+}
+
+// profile is the named times of regions, with what is set.
+func (c *serveCmd) profile() (regions.Profile, error) {
+	p, err := regions.ProfileNamed(c.Profile)
+	if err != nil {
+		return p, fmt.Errorf("--profile: %w", err)
+	}
+	t := c.Timing.timing(&p)
+	p.SessionTTL, p.Renewal, p.Margin, p.ReattachGrace = t.SessionTTL, t.Renewal, t.Margin, t.ReattachGrace
+	return p, nil
 }
 
 // timingSettingsOf is the other way round.
@@ -89,7 +108,11 @@ func (c *serveCmd) Validate() error {
 	if c.Retention < store.RetentionMin {
 		return fmt.Errorf("--retention: %v is less than %v, for which idempotency keys stand", c.Retention, store.RetentionMin)
 	}
-	return c.Timing.timing().Validate()
+	p, err := c.profile()
+	if err != nil {
+		return err
+	}
+	return c.Timing.timing(&p).Validate()
 }
 
 // Run serves until the context ends.
@@ -133,17 +156,17 @@ func (c *serveCmd) on(ctx context.Context, listener net.Listener) error {
 }
 
 func (c *serveCmd) printConfig() error {
-	shown := *c
+	shown, times := *c, c.times()
 	if shown.PeerSecret != "" {
 		shown.PeerSecret = "(set)"
 	}
 	raw, err := yaml.Marshal(map[string]any{
-		"region": shown.Region, "listen": shown.Listen, "store": redactURL(shown.Store), "redis": redactURL(shown.Redis),
+		"region": shown.Region, "topology": shown.Topology, "profile": shown.Profile, "listen": shown.Listen, "store": redactURL(shown.Store), "redis": redactURL(shown.Redis),
 		"advertise": shown.Advertise, "metrics-listen": shown.MetricsListen, "pprof": shown.Pprof, "peer-secret": shown.PeerSecret, "tls-cert": shown.TLSCert, "tls-key": shown.TLSKey,
-		"retention": shown.Retention.String(), "client-ca": shown.ClientCA, "peer-ca": shown.PeerCA, "shutdown-grace": shown.ShutdownGrace.String(), "session-ttl": shown.Timing.SessionTTL.String(),
-		"session-renew": shown.Timing.SessionRenew.String(), "session-margin": shown.Timing.SessionMargin.String(),
-		"reattach-grace": shown.Timing.ReattachGrace.String(), "worker-lease": shown.Timing.WorkerLease.String(),
-		"heartbeat": shown.Timing.Heartbeat.String(), "log-level": shown.LogLevel.String(), "log-format": shown.LogFormat,
+		"retention": shown.Retention.String(), "client-ca": shown.ClientCA, "peer-ca": shown.PeerCA, "shutdown-grace": shown.ShutdownGrace.String(), "session-ttl": times.SessionTTL.String(),
+		"session-renew": times.Renewal.String(), "session-margin": times.Margin.String(),
+		"reattach-grace": times.ReattachGrace.String(), "worker-lease": times.WorkerLease.String(),
+		"heartbeat": times.Heartbeat.String(), "log-level": shown.LogLevel.String(), "log-format": shown.LogFormat,
 	})
 	if err != nil {
 		return err
@@ -154,7 +177,11 @@ func (c *serveCmd) printConfig() error {
 
 // serve wires the instance together: store, engine, edge.
 func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, tel *telemetry.Telemetry, st *store.Store, listener net.Listener) error {
-	eng, err := c.engine(tel, log, listener)
+	places, err := c.places(ctx, st)
+	if err != nil {
+		return err
+	}
+	eng, err := c.engine(tel, log, listener, places)
 	if err != nil {
 		return err
 	}
@@ -181,10 +208,10 @@ func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, tel *telemetry.T
 		return err
 	}
 	handler, err := api.Handler(api.Config{
-		Region: c.Region, PeerSecret: c.PeerSecret, Scheduler: shell, Peer: shell, Others: others, Workers: shell,
+		Region: c.Region, Regions: places.names, Places: st, PeerSecret: c.PeerSecret, Scheduler: shell, Peer: shell, Others: others, Workers: shell,
 		Tasks: st, Tenants: st, Kinds: st, Limits: st, Keys: st, Auditor: st, Settings: catalog{shell},
 		Admission: admission{buckets, shell}, Standing: st, Admitted: admitted,
-		Ready: func() error { return ready(shell, c.Timing.timing()) }, Log: log,
+		Ready: func() error { return ready(shell, c.times()) }, Log: log,
 	})
 	if err != nil {
 		return err
@@ -230,13 +257,13 @@ func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, tel *telemetry.T
 	return err
 }
 
-func (c *serveCmd) engine(tel *telemetry.Telemetry, log *slog.Logger, listener net.Listener) (*engine.Engine, error) {
+func (c *serveCmd) engine(tel *telemetry.Telemetry, log *slog.Logger, listener net.Listener, at *places) (*engine.Engine, error) {
 	observer, err := tel.Observer(log)
 	if err != nil {
 		return nil, err
 	}
 	return engine.New(engine.Config{
-		Region: c.Region, Address: c.advertised(listener), Timing: c.Timing.timing(),
+		Region: c.Region, Regions: at.names, Topology: at.topology, Profile: &at.profile, Address: c.advertised(listener), Timing: c.times(),
 		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Observe: observer,
 	}), nil
 }

@@ -43,6 +43,7 @@ type specLine struct {
 	RefuseHeld      *bool             `json:"refuse_held"`
 	Exclusive       *bool             `json:"exclusive"`
 	Limits          []string          `json:"limits"` // NAME or NAME/KEY; they take the place of those of the command line
+	needLine
 }
 
 // span is a duration that is written as text: "90s", "1h30m".
@@ -90,6 +91,9 @@ func parseSpec(line []byte, defaults *errand.Spec) (errand.Spec, error) {
 			return spec, fmt.Errorf("limits: %w", err)
 		}
 		spec.Limits = limits
+	}
+	if err := l.into(&spec); err != nil {
+		return spec, err
 	}
 	l.timesInto(&spec)
 	set(&spec.Kind, l.Kind)

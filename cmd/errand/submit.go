@@ -31,6 +31,7 @@ type submitCmd struct {
 	RefuseHeld     bool              `help:"With --unique-key: fail while an open task has it." env:"-"`
 	Exclusive      bool              `help:"A handler must have stopped before another attempt may start." env:"-"`
 	Wait           bool              `help:"Wait for the task to end." env:"-"`
+	needSettings
 	clientSettings
 	outputSettings
 }
@@ -41,6 +42,7 @@ func (*submitCmd) Help() string {
 
     errand submit http '{"url": "https://example.com/", "method": "GET"}' --wait
     errand submit encode - --idempotency-key upload-17 < upload.json
+    errand submit train - --gpus 1 --memory 16Gi --select 'gpu_model=A100,H100' --prefer 10:disk=ssd < night.json
     errand submit --many tasks.ndjson
 
 A line of --many has fields with the names of the flags, for instance:
@@ -64,7 +66,7 @@ func (c *submitCmd) Validate() error {
 	case c.Many == "-" && c.Payload == "-":
 		return errors.New("standard input is either the payload or what --many reads")
 	}
-	return nil
+	return c.check()
 }
 
 // Run submits.
@@ -127,12 +129,13 @@ func (c *submitCmd) spec() (errand.Spec, error) {
 	if err != nil {
 		return errand.Spec{}, fmt.Errorf("%w: --limit: %w", errUsage, err)
 	}
-	return errand.Spec{
+	spec := errand.Spec{
 		Kind: c.Kind, Payload: payload, ContentType: c.ContentType, Labels: c.Label, Tier: tiers[c.Tier],
 		RejectInfeasible: c.Feasible,
 		DelayTolerance:   c.DelayTolerance, Delay: c.Delay, StartWithin: c.StartWithin, AttemptTimeout: c.Timeout, MaxAttempts: c.MaxAttempts, IdempotencyKey: c.IdempotencyKey,
 		UniqueKey: c.UniqueKey, RefuseHeld: c.RefuseHeld, Exclusive: c.Exclusive, Limits: limits,
-	}, nil
+	}
+	return spec, c.into(&spec)
 }
 
 // wait shows the task when it has ended; it ends with 6 when it did not succeed.

@@ -40,6 +40,10 @@ type taskView struct {
 	Due             *time.Time        `json:"due"`
 	StartedAt       *time.Time        `json:"started_at"`
 	EndedAt         *time.Time        `json:"ended_at"`
+	Needs           *needsView        `json:"needs"`
+	Selectors       []selectorView    `json:"selectors"`
+	Preferences     []selectorView    `json:"preferences"`
+	Near            string            `json:"near"`
 }
 
 func viewOf(t *errand.Task) taskView {
@@ -62,6 +66,7 @@ func summaryOf(t *errand.Task) taskView {
 		CountedAttempts: t.CountedAttempts, Labels: labels, ResultType: t.ResultType, Reason: t.Reason, Message: t.Message,
 		Limits: limitTexts(t.Limits), EffectKey: t.EffectKey, Worker: t.Worker, CancelRequested: t.CancelRequested, CreatedAt: known(t.CreatedAt),
 		ReadyAt: known(t.ReadyAt), Due: known(t.Due), StartedAt: known(t.StartedAt), EndedAt: known(t.EndedAt),
+		Needs: needsViewOf(t.Needs), Selectors: selectorViews(t.Selectors), Preferences: preferenceViews(t.Preferences), Near: t.Near,
 	}
 }
 

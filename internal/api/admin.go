@@ -11,13 +11,14 @@ import (
 // adminService serves operators.
 type adminService struct {
 	errandv1connect.UnimplementedAdminServiceHandler
-	region  string
+	deployment
 	tenants Tenants
 	kinds   Kinds
 	limits  Limits
 	keys    Keys
 	audit   Auditor
 	workers Workers
+	places  Regions
 	auth    *authenticator
 
 	scheduler Scheduler

@@ -2,6 +2,7 @@ package api
 
 import (
 	"crypto/sha256"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -57,6 +58,9 @@ func taskOf(spec *errandv1.TaskSpec, prefix, tenant, region string, defaults *sc
 	}
 	if t.Spec.Shape, err = shapeOf(spec, prefix, defaults.Requirements); err != nil {
 		return scheduler.Task{}, err
+	}
+	if t.Spec.AllowedRegions = slices.Sorted(slices.Values(spec.GetAllowedRegions())); len(t.Spec.AllowedRegions) == 0 {
+		t.Spec.AllowedRegions = nil
 	}
 	if spec.GetUniquePolicy() != 0 && t.UniqueKey == "" {
 		return scheduler.Task{}, invalid(prefix+"unique_policy", "says nothing without a unique_key")
@@ -201,6 +205,7 @@ func specMessage(t *scheduler.Task) *errandv1.TaskSpec {
 	}
 	m.RetryPolicy = retryMessage(&t.Spec.Retry)
 	showShape(m, t.Spec.Shape)
+	m.AllowedRegions = t.Spec.AllowedRegions
 	for _, l := range t.Spec.Limits {
 		m.Limits = append(m.Limits, &errandv1.Limit{Name: l.Name, Key: l.Key})
 	}

@@ -31,6 +31,7 @@ const (
 var (
 	errTaskNotFound   = errors.New("there is no such task")
 	errTenantNotFound = errors.New("there is no such tenant")
+	errRegionNotFound = errors.New("there is no such region")
 	errKindNotFound   = errors.New("nothing is set for this kind")
 	errLimitNotFound  = errors.New("there is no such limit")
 	errKeyNotFound    = errors.New("there is no such key")
@@ -65,6 +66,7 @@ var table = []row{
 	{cause: engine.ErrNoParent, code: connect.CodeNotFound, reason: "PARENT_NOT_FOUND"},
 	{cause: errGraphNotFound, code: connect.CodeNotFound, reason: "GRAPH_NOT_FOUND"},
 	{cause: errTenantNotFound, code: connect.CodeNotFound, reason: "TENANT_NOT_FOUND"},
+	{cause: errRegionNotFound, code: connect.CodeNotFound, reason: "REGION_NOT_FOUND"},
 	{cause: errKindNotFound, code: connect.CodeNotFound, reason: "KIND_NOT_FOUND"},
 	{cause: errLimitNotFound, code: connect.CodeNotFound, reason: "LIMIT_NOT_FOUND"},
 	{cause: errKeyNotFound, code: connect.CodeNotFound, reason: "KEY_NOT_FOUND"},

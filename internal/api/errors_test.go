@@ -144,7 +144,7 @@ func (l *leaking) Submit(context.Context, []scheduler.Task) ([]engine.SubmitOutc
 	return nil, l.err
 }
 
-func (l *leaking) Cancel(context.Context, string, string, []scheduler.ID) ([]scheduler.CancelAnswer, error) {
+func (l *leaking) Cancel(context.Context, string, string, string, []scheduler.ID) ([]scheduler.CancelAnswer, error) {
 	return nil, l.err
 }
 

@@ -291,6 +291,9 @@ func (s *taskService) graphOf(ctx context.Context, handle string) (scheduler.Ref
 	if err != nil {
 		return ref, invalid("graph_id", err.Error())
 	}
+	if !s.knows(ref.Region) {
+		return ref, outsideOf(errGraphNotFound, handle)
+	}
 	task, err := s.tasks.Task(ctx, principal(ctx).Tenant, ref)
 	if errors.Is(err, store.ErrNotFound) || err == nil && task.Spec.Graph == "" {
 		return ref, outsideOf(errGraphNotFound, handle)
@@ -379,9 +382,6 @@ func (s *taskService) CancelGraph(ctx context.Context, req *errandv1.CancelGraph
 	if err != nil {
 		return nil, err
 	}
-	if ref.Region != s.region {
-		return nil, outsideOf(errGraphNotFound, req.GetGraphId())
-	}
 	tenant := principal(ctx).Tenant
 	ctx, cancel := context.WithTimeout(ctx, cancelGraphWait)
 	defer cancel()
@@ -401,7 +401,7 @@ func (s *taskService) CancelGraph(ctx context.Context, req *errandv1.CancelGraph
 		if len(ids) == 0 {
 			return nil
 		}
-		answers, err := s.scheduler.Cancel(ctx, tenant, req.GetReason(), ids)
+		answers, err := s.scheduler.Cancel(ctx, ref.Region, tenant, req.GetReason(), ids)
 		if err != nil {
 			return fmt.Errorf("cancel graph %s: %w", ref, err)
 		}
@@ -451,7 +451,7 @@ func (s *workerService) ReadParents(ctx context.Context, req *errandv1.ReadParen
 		return nil, err
 	}
 	limit := pageSize(req.GetPageSize())
-	got, err := s.tasks.Parents(ctx, s.region, token, from, limit)
+	got, err := s.tasks.Parents(ctx, s.nameOf(token.ID), token, from, limit)
 	if err != nil {
 		return nil, err
 	}

@@ -133,7 +133,7 @@ func (l *listener) tokenOf(t *errandv1.Token) (_ scheduler.Token, fault func(fie
 			return invalid(field, "a token has 16 bytes of id and an attempt of at least 1")
 		}
 	}
-	if r := t.GetRegion(); r != "" && r != l.region { // it is not lost: another region's scheduler must be asked
+	if r := t.GetRegion(); r != "" && r != l.nameOf(scheduler.ID(t.GetId())) { // a region that this instance has not heard of yet
 		return scheduler.Token{}, func(field string) error { return later(field + ".region") }
 	}
 	return scheduler.Token{ID: scheduler.ID(t.GetId()), Attempt: t.GetAttempt(), Worker: l.id}, nil

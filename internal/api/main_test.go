@@ -119,7 +119,7 @@ func startOver(t testing.TB, dsn string, change ...func(*Config)) *edge {
 
 	cfg := Config{
 		Region: region, PeerSecret: peerSecret, Scheduler: e.shell, Peer: e.shell, Workers: e.shell, Tasks: e.store, Tenants: e.store,
-		Kinds: e.store, Limits: e.store, Keys: e.store, Auditor: e.store, Standing: e.store, Ready: func() error { return nil },
+		Kinds: e.store, Limits: e.store, Places: e.store, Keys: e.store, Auditor: e.store, Standing: e.store, Ready: func() error { return nil },
 		Log: slog.New(slog.NewJSONHandler(e.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	for _, c := range change {

@@ -23,7 +23,7 @@ const watchAnswer = 20 * time.Second
 
 // peerService serves the other scheduler instances.
 type peerService struct {
-	region    string
+	deployment
 	peer      Peer
 	scheduler Scheduler
 	workers   Workers
@@ -34,21 +34,26 @@ func (s *peerService) Lend(ctx context.Context, req *peerv1.LendRequest) (*peerv
 	for _, r := range req.GetRoom() {
 		room = append(room, scheduler.KindRoom{Kind: r.GetKind(), Slots: int(r.GetSlots())})
 	}
-	rows, err := s.peer.Lend(ctx, room, int(req.GetLimit()))
+	region := req.GetRegion()
+	if region == s.region {
+		region = ""
+	}
+	rows, err := s.peer.Lend(ctx, room, int(req.GetLimit()), region)
 	if err != nil {
 		return nil, err
 	}
 	resp := &peerv1.LendResponse{}
 	for i := range rows {
-		resp.Rows = append(resp.Rows, rowMessage(&rows[i]))
+		m := rowMessage(&rows[i])
+		if region != "" {
+			m.Region = s.nameOf(rows[i].ID)
+		}
+		resp.Rows = append(resp.Rows, m)
 	}
 	return resp, nil
 }
 
 func (s *peerService) Cancel(_ context.Context, req *peerv1.CancelRequest) (*peerv1.CancelResponse, error) {
-	if r := req.GetRegion(); r != "" && r != s.region {
-		return nil, later("region")
-	}
 	s.peer.Post(engine.PeerCancel{Token: scheduler.Token{
 		ID: scheduler.ID(req.GetId()), Attempt: req.GetAttempt(), Worker: scheduler.WorkerID(req.GetWorker()),
 	}})
@@ -110,9 +115,11 @@ type Peers struct {
 // NewPeers returns a caller of other instances' peer services, with the deployment's secret.
 func NewPeers(client connect.HTTPClient, secret string) *Peers { return &Peers{client, secret} }
 
-// Lend asks a peer for waiting rows.
-func (p *Peers) Lend(ctx context.Context, peer scheduler.Session, room []scheduler.KindRoom, limit int) ([]scheduler.ReadyRow, error) {
-	req := &peerv1.LendRequest{Limit: int32(limit)}
+// Lend asks a peer for waiting rows; one in another region than the one that is named, for overdue ones.
+func (p *Peers) Lend(
+	ctx context.Context, peer scheduler.Session, room []scheduler.KindRoom, limit int, region string,
+) ([]scheduler.ReadyRow, error) {
+	req := &peerv1.LendRequest{Limit: int32(limit), Region: region}
 	for _, r := range room {
 		req.Room = append(req.Room, &peerv1.KindRoom{Kind: r.Kind, Slots: int32(r.Slots)})
 	}
@@ -126,7 +133,7 @@ func (p *Peers) Lend(ctx context.Context, peer scheduler.Session, room []schedul
 	}
 	rows := make([]scheduler.ReadyRow, 0, len(resp.GetRows()))
 	for _, r := range resp.GetRows() {
-		if len(r.GetId()) != len(scheduler.ID{}) || r.GetRegion() != "" {
+		if len(r.GetId()) != len(scheduler.ID{}) || (r.GetRegion() != "") != (region != "") {
 			continue // from a newer version: this one cannot start it
 		}
 		row := scheduler.ReadyRow{

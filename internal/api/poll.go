@@ -63,7 +63,7 @@ func (s *workerService) pollResponse(got *engine.ToWorker, assign []scheduler.St
 	}
 	for i := range assign {
 		a := s.assignment(&assign[i])
-		a.Token.Region = s.region // the next call may reach another region's scheduler
+		a.Token.Region = s.nameOf(assign[i].ID) // the next call may reach another region's scheduler
 		resp.Assign = append(resp.Assign, a)
 	}
 	return resp
@@ -97,7 +97,7 @@ func (s *workerService) Report(ctx context.Context, req *errandv1.ReportRequest)
 		if !here {
 			return nil, outside(scheduler.ErrUnavailable) // not recorded in time: said again, it is answered
 		}
-		resp.Acks = append(resp.Acks, &errandv1.Ack{Token: tokenMessage(r.Token), Answer: errandv1.AckAnswer(answer)})
+		resp.Acks = append(resp.Acks, &errandv1.Ack{Token: s.tokenMessage(r.Token), Answer: errandv1.AckAnswer(answer)})
 	}
 	if beat := req.GetHeartbeat(); beat != nil && got.HeartbeatAck != nil && got.HeartbeatAck.Seq == beat.GetSeq() {
 		resp.HeartbeatAck = s.answers(&engine.ToWorker{HeartbeatAck: got.HeartbeatAck}).GetHeartbeatAck()

@@ -17,7 +17,7 @@ type Scheduler interface {
 	Submit(ctx context.Context, tasks []scheduler.Task) ([]engine.SubmitOutcome, error)
 	// Link stores tasks that have parents, or are a graph.
 	Link(ctx context.Context, in engine.LinkAsked) (engine.LinkAnswered, error)
-	Cancel(ctx context.Context, tenant, message string, ids []scheduler.ID) ([]scheduler.CancelAnswer, error)
+	Cancel(ctx context.Context, region, tenant, message string, ids []scheduler.ID) ([]scheduler.CancelAnswer, error)
 	// Explain says what keeps a waiting task from starting as far as this instance knows, or with a token where that attempt runs.
 	Explain(ctx context.Context, row scheduler.ReadyRow, token scheduler.Token) (scheduler.Hold, error)
 	// Updated tells of a waiting task that was changed in the store.
@@ -32,7 +32,7 @@ type Scheduler interface {
 
 // Peer is what other instances may ask of this one. [engine.Shell] implements it.
 type Peer interface {
-	Lend(ctx context.Context, room []scheduler.KindRoom, limit int) ([]scheduler.ReadyRow, error)
+	Lend(ctx context.Context, room []scheduler.KindRoom, limit int, region string) ([]scheduler.ReadyRow, error)
 	Watch(ids []scheduler.ID, ended chan<- scheduler.ID) (stop func())
 	Post(inputs ...engine.Input)
 }

@@ -27,7 +27,9 @@ const (
 // Config is what the edge must be told. All but PeerSecret, Others, Settings, Admission, Admitted and Log is
 // required.
 type Config struct {
-	Region     string // of this instance
+	Region string // of this instance
+	// Regions names all regions of the deployment by their numbers. Default: the own one alone.
+	Regions    []string
 	PeerSecret string // shared by the deployment's instances; without one the peer service is closed
 	Scheduler  Scheduler
 	Peer       Peer
@@ -37,6 +39,7 @@ type Config struct {
 	Tenants    Tenants
 	Kinds      Kinds
 	Limits     Limits
+	Places     Regions
 	Keys       Keys
 	Auditor    Auditor
 	Settings   Settings // nil means that nothing is set
@@ -87,18 +90,18 @@ func Handler(cfg Config) (http.Handler, error) {
 
 	tenants := mount(auth.only(store.ScopeTenant))
 	tenants(errandv1connect.NewTaskServiceHandler(&taskService{
-		region: cfg.Region, scheduler: cfg.Scheduler, others: cfg.Others, tasks: cfg.Tasks, settings: cfg.Settings, valid: valid,
+		deployment: newDeployment(&cfg), scheduler: cfg.Scheduler, others: cfg.Others, tasks: cfg.Tasks, settings: cfg.Settings, valid: valid,
 		intake: newIntake(&cfg),
 	}, options))
 	tenants(errandv1connect.NewScheduleServiceHandler(errandv1connect.UnimplementedScheduleServiceHandler{}, options))
 	mount(auth.only(store.ScopeTenant, store.ScopePool))(errandv1connect.NewWorkerServiceHandler(
-		&workerService{region: cfg.Region, scheduler: cfg.Scheduler, tasks: cfg.Tasks, valid: valid}, options))
+		&workerService{deployment: newDeployment(&cfg), scheduler: cfg.Scheduler, tasks: cfg.Tasks, valid: valid}, options))
 	mount(auth.only(store.ScopeAdmin))(errandv1connect.NewAdminServiceHandler(&adminService{
-		region: cfg.Region, tenants: cfg.Tenants, kinds: cfg.Kinds, limits: cfg.Limits, keys: cfg.Keys, audit: cfg.Auditor, workers: cfg.Workers,
+		deployment: newDeployment(&cfg), tenants: cfg.Tenants, kinds: cfg.Kinds, limits: cfg.Limits, places: cfg.Places, keys: cfg.Keys, audit: cfg.Auditor, workers: cfg.Workers,
 		auth: auth, scheduler: cfg.Scheduler, others: cfg.Others,
 	}, options))
 	mount(peersOnly(cfg.PeerSecret, logins))(peerv1connect.NewPeerServiceHandler(
-		&peerService{region: cfg.Region, peer: cfg.Peer, scheduler: cfg.Scheduler, workers: cfg.Workers}, options))
+		&peerService{deployment: newDeployment(&cfg), peer: cfg.Peer, scheduler: cfg.Scheduler, workers: cfg.Workers}, options))
 	mountProbes(mux, cfg.Ready)
 	return mux, nil
 }

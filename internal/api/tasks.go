@@ -30,7 +30,7 @@ const (
 // taskService serves clients of one tenant.
 type taskService struct {
 	errandv1connect.UnimplementedTaskServiceHandler
-	region    string
+	deployment
 	scheduler Scheduler
 	others    Others
 	tasks     Tasks
@@ -95,6 +95,11 @@ func (s *taskService) SubmitTasks(ctx context.Context, req *errandv1.SubmitTasks
 func (s *taskService) taskOf(spec *errandv1.TaskSpec, prefix, tenant string) (scheduler.Task, error) {
 	if !s.scheduler.Settled() {
 		return scheduler.Task{}, engine.ErrBusy
+	}
+	for i, name := range spec.GetAllowedRegions() {
+		if !s.knows(name) {
+			return scheduler.Task{}, invalid(prefix+"allowed_regions["+strconv.Itoa(i)+"]", "there is no such region: the task could never run")
+		}
 	}
 	kind, _ := s.settings.Kind(tenant, spec.GetKind())
 	return taskOf(spec, prefix, tenant, s.region, &kind.Defaults)
@@ -299,12 +304,12 @@ func (s *taskService) CancelTask(ctx context.Context, req *errandv1.CancelTaskRe
 	if err != nil {
 		return nil, err
 	}
-	if ref.Region != s.region {
+	if !s.knows(ref.Region) || s.nameOf(ref.ID) != ref.Region {
 		return nil, outsideOf(errTaskNotFound, req.GetTaskId())
 	}
 	bounded, cancel := context.WithTimeout(ctx, cancelWait)
 	defer cancel()
-	answers, err := s.scheduler.Cancel(bounded, principal(ctx).Tenant, req.GetReason(), []scheduler.ID{ref.ID})
+	answers, err := s.scheduler.Cancel(bounded, ref.Region, principal(ctx).Tenant, req.GetReason(), []scheduler.ID{ref.ID})
 	switch {
 	case err != nil && bounded.Err() != nil && ctx.Err() == nil:
 		return nil, fmt.Errorf("cancel %s: no answer within %v: %w", ref, cancelWait, scheduler.ErrUnavailable)

@@ -2,6 +2,7 @@ package api
 
 import (
 	"iter"
+	"math/bits"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -60,18 +61,21 @@ func (s *workerService) answers(w *engine.ToWorker) *errandv1.WorkResponse {
 	for i := range w.Acks {
 		a := &w.Acks[i]
 		tokens[i].Id, tokens[i].Attempt = a.Token.ID[:], a.Token.Attempt
+		if name := s.nameOf(a.Token.ID); name != s.region {
+			tokens[i].Region = name
+		}
 		acks[i].Token, acks[i].Answer = &tokens[i], errandv1.AckAnswer(a.Answer)
 		m.Acks[i] = &acks[i]
 	}
 	for _, stop := range w.Stops {
-		m.Stops = append(m.Stops, &errandv1.StopAttempt{Token: tokenMessage(stop.Token), Cause: errandv1.StopCause(stop.Cause)})
+		m.Stops = append(m.Stops, &errandv1.StopAttempt{Token: s.tokenMessage(stop.Token), Cause: errandv1.StopCause(stop.Cause)})
 	}
 	return m
 }
 
 func (s *workerService) assignment(start *scheduler.Start) *errandv1.Assignment {
 	a := &errandv1.Assignment{
-		Token:       tokenMessage(start.Token),
+		Token:       s.tokenMessage(start.Token),
 		Kind:        start.Kind,
 		Tenant:      start.Tenant,
 		Payload:     start.Payload,
@@ -86,12 +90,20 @@ func (s *workerService) assignment(start *scheduler.Start) *errandv1.Assignment 
 	for _, l := range start.Spec.Limits {
 		a.Limits = append(a.Limits, &errandv1.Limit{Name: l.Name, Key: l.Key})
 	}
+	for rest := uint64(start.Devices); rest != 0; rest &= rest - 1 {
+		a.GpuDevices = append(a.GpuDevices, uint32(bits.TrailingZeros64(rest)))
+	}
 	if start.EffectKey != start.ID {
-		a.EffectKey = scheduler.Ref{Region: s.region, ID: start.EffectKey}.String()
+		a.EffectKey = scheduler.Ref{Region: s.nameOf(start.EffectKey), ID: start.EffectKey}.String()
 	}
 	return a
 }
 
-func tokenMessage(t scheduler.Token) *errandv1.Token {
-	return &errandv1.Token{Id: t.ID[:], Attempt: t.Attempt}
+// tokenMessage shows a token; the region only where it is not the one that the worker was told when it registered.
+func (d *deployment) tokenMessage(t scheduler.Token) *errandv1.Token {
+	m := &errandv1.Token{Id: t.ID[:], Attempt: t.Attempt}
+	if name := d.nameOf(t.ID); name != d.region {
+		m.Region = name
+	}
+	return m
 }

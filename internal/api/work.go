@@ -28,7 +28,7 @@ const (
 // workerService serves workers.
 type workerService struct {
 	errandv1connect.UnimplementedWorkerServiceHandler
-	region    string
+	deployment
 	scheduler Scheduler
 	tasks     Links
 	valid     *validator

@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/errandhq/errand/internal/store"
+	"github.com/errandhq/errand/placement"
 	errandv1 "github.com/errandhq/errand/proto/errand/v1"
 	"github.com/errandhq/errand/scheduler"
 	"github.com/errandhq/errand/scheduler/engine"
@@ -176,7 +178,7 @@ func TestADrainedWorkerIsTold(t *testing.T) {
 
 // Everything for a worker fits into messages that it must take, in order.
 func TestResponsesAreCutByBytes(t *testing.T) {
-	s := &workerService{region: region}
+	s := &workerService{deployment: deployment{region: region}}
 	words := &engine.ToWorker{
 		Registered: &engine.Registered{Lease: time.Second}, HeartbeatAck: &engine.HeartbeatAck{Seq: 1}, Goodbye: true, Drain: true,
 		Acks: make([]engine.Ack, 1000), Stops: make([]scheduler.Stop, 1000),
@@ -185,6 +187,7 @@ func TestResponsesAreCutByBytes(t *testing.T) {
 	for i := range assigned {
 		words.Assign = append(words.Assign, scheduler.Start{
 			Held: scheduler.Held{Token: scheduler.Token{Attempt: int64(i + 1)}}, Payload: make([]byte, scheduler.PayloadMax),
+			Devices: placement.Devices(i),
 		})
 	}
 	var all []*errandv1.WorkResponse
@@ -196,6 +199,13 @@ func TestResponsesAreCutByBytes(t *testing.T) {
 		for _, a := range m.GetAssign() {
 			if a.GetToken().GetAttempt() != next {
 				t.Fatalf("assignment %d comes after %d", a.GetToken().GetAttempt(), next-1)
+			}
+			var devices placement.Devices
+			for _, d := range a.GetGpuDevices() {
+				devices |= 1 << d
+			}
+			if devices != placement.Devices(next-1) || devices.Len() != len(a.GetGpuDevices()) || !slices.IsSorted(a.GetGpuDevices()) {
+				t.Errorf("assignment %d has the devices %v", next, a.GetGpuDevices())
 			}
 			next++
 		}
@@ -245,11 +255,11 @@ func TestWorkerIdentities(t *testing.T) {
 	}
 }
 
-func TestPeersSpeakOfThisRegion(t *testing.T) {
+func TestPeersSpeak(t *testing.T) {
 	e := start(t)
 	for body, want := range map[string]string{
 		`{"id":"AAAAAAAAAAAAAAAAAAAAAA==","worker":"AAAAAAAAAAAAAAAAAAAAAA==","region":"eu"}`: "",
-		`{"id":"AAAAAAAAAAAAAAAAAAAAAA==","worker":"AAAAAAAAAAAAAAAAAAAAAA==","region":"us"}`: later501,
+		`{"id":"AAAAAAAAAAAAAAAAAAAAAA==","worker":"AAAAAAAAAAAAAAAAAAAAAA==","region":"us"}`: "", // its instances may run tasks of any region
 		`{"id":"AAAA","worker":"AAAAAAAAAAAAAAAAAAAAAA=="}`:                                   "invalid_argument",
 	} {
 		if got := e.post("/errand.peer.v1.PeerService/Cancel", peerSecret, "application/json", []byte(body)); got.code != want {
@@ -257,12 +267,12 @@ func TestPeersSpeakOfThisRegion(t *testing.T) {
 		}
 	}
 	peers := NewPeers(e.http, peerSecret)
-	rows, err := peers.Lend(t.Context(), scheduler.Session{Address: e.url}, []scheduler.KindRoom{{Kind: "email", Slots: 1}}, 10)
+	rows, err := peers.Lend(t.Context(), scheduler.Session{Address: e.url}, []scheduler.KindRoom{{Kind: "email", Slots: 1}}, 10, "")
 	if err != nil || len(rows) != 0 {
 		t.Errorf("an idle instance lends %v, %v", rows, err)
 	}
 	e.submit(&errandv1.TaskSpec{Kind: "email"})
-	if rows, err = peers.Lend(t.Context(), scheduler.Session{Address: e.url}, []scheduler.KindRoom{{Kind: "email", Slots: 1}}, 10); err != nil || len(rows) != 1 {
+	if rows, err = peers.Lend(t.Context(), scheduler.Session{Address: e.url}, []scheduler.KindRoom{{Kind: "email", Slots: 1}}, 10, ""); err != nil || len(rows) != 1 {
 		t.Errorf("an instance without workers lends %v, %v", rows, err)
 	}
 	if err := peers.Starved(t.Context(), scheduler.Session{Address: e.url}, []string{"email"}); err != nil {
@@ -271,7 +281,7 @@ func TestPeersSpeakOfThisRegion(t *testing.T) {
 	if err := peers.Cancel(t.Context(), scheduler.Session{Address: e.url}, scheduler.Token{Attempt: 1}); err != nil {
 		t.Error(err)
 	}
-	if _, err := peers.Lend(t.Context(), scheduler.Session{}, nil, 1); err == nil {
+	if _, err := peers.Lend(t.Context(), scheduler.Session{}, nil, 1, ""); err == nil {
 		t.Error("a peer without an address was asked")
 	}
 	wrong := NewPeers(e.http, "wrong")

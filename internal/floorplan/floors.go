@@ -22,6 +22,7 @@ var floors = []floor{
 	// 1 facts
 	{dir: "regions", pure: true},
 	{dir: "fairness", pure: true},
+	{dir: "scheduler/cron", pure: true}, // knows the calendar and zones, and no task
 	{dir: "internal/txsql", pure: true}, // what the store and the SDK's transactional calls have to agree on
 	{dir: "scheduler/graph", pure: true},
 	// 2 choice
@@ -45,11 +46,12 @@ var floors = []floor{
 	{dir: ".", imports: []string{"proto/errand/v1/...", "internal/txsql"}},
 	// 5 edge
 	{dir: "internal/api", imports: []string{
+		"regions",
 		"scheduler", "scheduler/engine", "scheduler/graph", "placement", "fairness", "fairness/tokenbucket", "internal/store", "proto/errand/...",
 	}},
 	// 6 roof
 	{dir: "cmd/errand", imports: []string{
-		".", "scheduler", "scheduler/engine", "internal/api", "internal/store", "internal/telemetry", "internal/hints",
+		".", "regions", "scheduler", "scheduler/engine", "internal/api", "internal/store", "internal/telemetry", "internal/hints",
 		"internal/devcluster", "internal/sandbox", "fairness/tokenbucket", "proto/errand/...",
 	}},
 	// outside: strangers, who can do what every user can; the second starts servers too

@@ -252,7 +252,7 @@ func TestBusyBatchesDoNotStarveSessions(t *testing.T) {
 			t.Cleanup(conn.Release)
 		}
 	}
-	if r, err := s.RenewSession(ctx, "eu", session, time.Minute, false); err != nil || !r.Alive {
+	if r, err := s.RenewSession(ctx, scheduler.Session{Region: "eu", ID: session}, time.Minute); err != nil || !r.Alive {
 		t.Errorf("renewal: %+v, %v", r, err)
 	}
 	if _, err := s.LookupKey(ctx, []byte("unknown")); !errors.Is(err, ErrNotFound) {

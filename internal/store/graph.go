@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/errandhq/errand/internal/txsql"
 	"github.com/errandhq/errand/scheduler"
 )
 
@@ -46,12 +47,13 @@ INSERT INTO graph_tasks (region, graph_id, place, task_id)
 SELECT $1::crdb_internal_region, $2::uuid, u.place - 1, u.task_id FROM unnest($3::uuid[]) WITH ORDINALITY AS u (task_id, place)
 ON CONFLICT (region, graph_id, place) DO NOTHING`
 
-// insertGraphKey stores that an idempotency key stands for a graph.
+// insertGraphKey stores that an idempotency key stands for a graph, where the tenant's keys are kept.
 // Guard: the key's primary key.
 // Returns a row when it was stored now.
 const insertGraphKey = `
-INSERT INTO idempotency_keys (region, tenant, key, fingerprint, task_region, task_id, created_at)
-VALUES ($1::crdb_internal_region, $2::text, $3::text, $4::bytea, $1::crdb_internal_region::text, $5::uuid, now())
+INSERT INTO idempotency_keys (task_region, region, tenant, key, fingerprint, task_id, created_at)
+SELECT $1::crdb_internal_region::text, ` + txsql.KeyRegion + `, x.tenant, $3::text, $4::bytea, $5::uuid, now()
+FROM (SELECT $2::text AS tenant OFFSET 0) x LEFT JOIN tenants n ON n.name = x.tenant
 ON CONFLICT (region, tenant, key) DO NOTHING
 RETURNING task_id`
 

@@ -204,9 +204,12 @@ WHERE t.region = $1::crdb_internal_region AND t.id = ANY ($2::uuid[])`
 // readKeys tells which tasks idempotency keys stand for.
 const readKeys = `
 SELECT k.tenant, k.key, k.task_region, k.task_id, COALESCE(t.state, 0), k.fingerprint
-FROM (SELECT $1::crdb_internal_region AS region, u.* FROM unnest($2::text[], $3::text[]) AS u (tenant, key) OFFSET 0) x
+FROM (
+    SELECT ` + txsql.KeyRegion + ` AS region, u.* FROM unnest($2::text[], $3::text[]) AS u (tenant, key)
+    LEFT JOIN tenants n ON n.name = u.tenant OFFSET 0
+) x
 JOIN idempotency_keys k ON k.region = x.region AND k.tenant = x.tenant AND k.key = x.key
-LEFT JOIN tasks t ON t.region = x.region AND t.id = k.task_id`
+LEFT JOIN tasks t ON t.region = k.task_region::crdb_internal_region AND t.id = k.task_id`
 
 type standingKey struct {
 	fingerprint []byte

@@ -96,7 +96,7 @@ func (r *readyScan) targets() []any {
 func (r *readyScan) ready() scheduler.ReadyRow {
 	spec := specOf(r.spec)
 	r.r.ID, r.r.StartBy, r.r.Due = r.id, timeOf(r.startBy), r.r.Due.UTC()
-	r.r.Class, r.r.Limits, r.r.Shape = scheduler.ClassOf(r.r.Kind, &spec), spec.Limits, spec.Shape
+	r.r.Class, r.r.Limits, r.r.Shape, r.r.Allowed = scheduler.ClassOf(r.r.Kind, &spec), spec.Limits, spec.Shape, spec.AllowedRegions
 	return r.r
 }
 

@@ -55,7 +55,10 @@ func (s *Store) Settings(ctx context.Context, q scheduler.SettingsQuery) (schedu
 	if got.Kinds, err = rows(ctx, s.general, "read changed kinds", changedKinds, scanKindSettings, since, int64(settingsMax)); err != nil {
 		return got, err
 	}
-	got.Limits, err = rows(ctx, s.general, "read changed limits", changedLimits, scanLimitSettings, since, int64(settingsMax))
+	if got.Limits, err = rows(ctx, s.general, "read changed limits", changedLimits, scanLimitSettings, since, int64(settingsMax)); err != nil {
+		return got, err
+	}
+	got.Regions, err = s.Regions(ctx)
 	return got, err
 }
 

@@ -3,6 +3,8 @@ package store_test
 import (
 	"context"
 	"errors"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/errandhq/errand"
 	"github.com/errandhq/errand/internal/store"
 	"github.com/errandhq/errand/internal/testdb"
+	"github.com/errandhq/errand/placement"
 	"github.com/errandhq/errand/scheduler"
 )
 
@@ -98,6 +101,81 @@ func TestSubmitTx(t *testing.T) {
 	report, err := s.Audit(ctx, "eu")
 	if err != nil || len(report.Balances) != 1 || report.Balances[0].Accepted != 1 || report.Balances[0].Open != 1 {
 		t.Errorf("ledger: %+v, %v", report, err)
+	}
+}
+
+// What a task in a transaction needs of a worker is stored as schedulers store it: its class is theirs, and one refusal answers for both.
+func TestSubmitTxNeeds(t *testing.T) {
+	ctx := context.Background()
+	dsn := testdb.New(t, testdb.ReadCommitted)
+	s, err := store.Open(ctx, store.Config{URL: dsn})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(ctx) })
+
+	type shape = placement.Shape
+	tests := map[string]struct {
+		spec errand.Spec
+		want *shape
+	}{
+		"nothing":  {errand.Spec{}, nil},
+		"one-slot": {errand.Spec{Needs: errand.Requirements{Slots: 1}}, nil},
+		"all": {
+			errand.Spec{Needs: errand.Requirements{CPUMilli: 1, MemoryMiB: 2, GPUs: 3, Slots: 5}},
+			&shape{Resources: placement.Resources{CPUMilli: 1, MemoryMiB: 2, GPUs: 3, Slots: 5}},
+		},
+		"a-share": {errand.Spec{Needs: errand.Requirements{GPUMilli: 4}}, &shape{Resources: placement.Resources{GPUMilli: 4}}},
+		"labels": {
+			errand.Spec{
+				Selectors: []errand.Selector{
+					{Key: "<z>", Operator: errand.NotIn, Values: []string{"b&", "a\u2028"}},
+					{Key: "e", Operator: errand.Exists, Values: []string{}},
+					{Key: "g", Operator: errand.Greater, Values: []string{"5"}},
+					{Key: "l", Operator: errand.Less, Values: []string{"6"}},
+				},
+				Preferences: []errand.Preference{{Selector: errand.Selector{Key: "p", Operator: errand.In, Values: []string{"x"}}, Weight: 7}},
+			},
+			&shape{
+				Selectors: []placement.Selector{
+					{Key: "<z>", Operator: placement.NotIn, Values: []string{"b&", "a\u2028"}},
+					{Key: "e", Operator: placement.Exists},
+					{Key: "g", Operator: placement.Greater, Values: []string{"5"}},
+					{Key: "l", Operator: placement.Less, Values: []string{"6"}},
+				},
+				Preferences: []placement.Preference{{Selector: placement.Selector{Key: "p", Operator: placement.In, Values: []string{"x"}}, Weight: 7}},
+			},
+		},
+		"near": {errand.Spec{Near: "eu-a", Limits: []errand.Limit{{Name: "api"}}}, &shape{Near: "eu-a"}},
+	}
+	for kind, tt := range tests {
+		var got errand.Submitted
+		tt.spec.Kind = kind
+		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
+			got, err = errand.SubmitTx(ctx, tx, errand.TxScope{Region: "eu", Tenant: kind}, tt.spec)
+			return err
+		})
+		if err != nil {
+			t.Fatalf("%s: %v", kind, err)
+		}
+		ref, err := scheduler.ParseRef(got.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		task, err := s.Task(ctx, kind, ref)
+		if err != nil || !reflect.DeepEqual(task.Spec.Shape, tt.want) {
+			t.Errorf("%s: stored as %+v, %v; want %+v", kind, task.Spec.Shape, err, tt.want)
+		}
+		want := scheduler.ClassOf(kind, &scheduler.Spec{Shape: tt.want, Limits: task.Spec.Limits}).Hash()
+		keys, err := s.Discover(ctx, scheduler.DiscoverQuery{Region: "eu", Shard: ref.ID.Shard(), Limit: len(tests)})
+		if err != nil || !slices.ContainsFunc(keys, func(k scheduler.BufferKey) bool { return k.Tenant == kind && k.Class == want }) {
+			t.Errorf("%s: the lane shows %v, %v: want the class %d", kind, keys, err, want)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/errandhq/errand/internal/txsql"
 	"github.com/errandhq/errand/scheduler"
 )
 
@@ -56,10 +57,13 @@ WITH gone AS (
     DELETE FROM graph_tasks g WHERE g.region = $1::crdb_internal_region AND g.graph_id IN (SELECT id FROM gone)
 ), keys AS (
     DELETE FROM idempotency_keys k
-    WHERE k.region = $1::crdb_internal_region AND (k.tenant, k.key) IN (
-        SELECT t.tenant, t.idempotency_key FROM tasks t
+    USING (
+        SELECT ` + txsql.KeyRegion + ` AS region, t.tenant, t.idempotency_key AS key FROM tasks t
+        LEFT JOIN tenants n ON n.name = t.tenant
         WHERE t.region = $1::crdb_internal_region AND t.id = ANY ($3::uuid[]) AND t.idempotency_key IS NOT NULL
-            AND t.ended_at < now() - $4::bigint * INTERVAL '1 microsecond' AND t.wake_at IS NULL AND NOT (t.parent AND ` + needed + `))
+            AND t.ended_at < now() - $4::bigint * INTERVAL '1 microsecond' AND t.wake_at IS NULL AND NOT (t.parent AND ` + needed + `) OFFSET 0
+    ) x
+    WHERE k.region = x.region AND k.tenant = x.tenant AND k.key = x.key
 ), counted AS (
     INSERT INTO ledger (region, batch, tenant, tier, accepted, ended, purged, at)
     SELECT $1::crdb_internal_region, $2::uuid, tenant, tier, 0, 0, count(*), now() FROM gone GROUP BY tenant, tier

@@ -84,9 +84,13 @@ const noted = `
 ), counted AS (` + counted + `), started AS (` + startedTasks + `)
 SELECT id, state, created_at FROM stored`
 
+// KeyRegion is where the idempotency keys of a tenant n are kept, whatever region $1 a task is stored in: so a key stands once for all
+// regions.
+const KeyRegion = `COALESCE(n.home_region::crdb_internal_region, $1::crdb_internal_region)`
+
 const keyed = `), keyed AS (
     INSERT INTO idempotency_keys (region, tenant, key, fingerprint, task_region, task_id, created_at)
-    SELECT $1::crdb_internal_region, x.tenant, x.key, x.fingerprint, $1, x.id, now() FROM input x
+    SELECT ` + KeyRegion + `, x.tenant, x.key, x.fingerprint, $1, x.id, now() FROM input x LEFT JOIN tenants n ON n.name = x.tenant
     ON CONFLICT (region, tenant, key) DO NOTHING
     RETURNING task_id
 )`
@@ -136,8 +140,11 @@ WITH input AS (` + keyedUniqueInput + `
 // DropUnusedKeys deletes the idempotency keys ($2 tenants, $3 keys) that name one of the tasks $4, which is not there.
 const DropUnusedKeys = `
 DELETE FROM idempotency_keys k
-USING (SELECT $1::crdb_internal_region AS region, u.* FROM unnest($2::text[], $3::text[], $4::uuid[]) AS u (tenant, key, id) OFFSET 0) x
-WHERE k.region = x.region AND k.tenant = x.tenant AND k.key = x.key AND k.task_id = x.id
+USING (
+    SELECT $1::crdb_internal_region AS region, ` + KeyRegion + ` AS home, u.*
+    FROM unnest($2::text[], $3::text[], $4::uuid[]) AS u (tenant, key, id) LEFT JOIN tenants n ON n.name = u.tenant OFFSET 0
+) x
+WHERE k.region = x.home AND k.tenant = x.tenant AND k.key = x.key AND k.task_id = x.id
     AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.region = x.region AND t.id = x.id)`
 
 // ReadHolders tells which open tasks hold unique keys. A unique key has one scope for all regions, so all are asked; tenant and key

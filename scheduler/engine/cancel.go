@@ -12,7 +12,7 @@ const cancelTriesMax = 3
 
 // cancel writes the wish down first; whoever dispatches a running attempt is told then, and finds it by itself otherwise.
 func (e *Engine) cancel(in CancelAsked) {
-	b := scheduler.CancelBatch{Region: e.region, Tenant: in.Tenant, IDs: in.IDs, Message: in.Message}
+	b := scheduler.CancelBatch{Region: in.Region, Tenant: in.Tenant, IDs: in.IDs, Message: in.Message}
 	e.run(&e.cancels.pipe, b, func(s *statement, answer any, err error) {
 		if err != nil && s.tries < cancelTriesMax {
 			e.tryAgain(s, err)
@@ -40,10 +40,10 @@ func (e *Engine) canceled(a *scheduler.CancelAnswer) {
 		if a.Parent {
 			e.releaseChildren(a.ID)
 		}
-	case a.State == scheduler.Running && a.Session == e.session.id:
+	case a.State == scheduler.Running && e.core.Holds(a.Token):
 		e.core.Step(scheduler.CancelAsked{Token: a.Token})
 	case a.State == scheduler.Running:
-		for _, peer := range e.session.others {
+		for _, peer := range e.peersOf(a.ID) {
 			if peer.ID == a.Session {
 				e.emit(TellPeerCancel{Peer: peer, Token: a.Token})
 			}

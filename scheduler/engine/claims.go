@@ -4,22 +4,25 @@ import (
 	"github.com/errandhq/errand/scheduler"
 )
 
-// claims holds waiting tasks on their way to become attempts, and attempts on their way to their workers.
-type claims struct {
+// This file holds waiting tasks on their way to become attempts, and attempts on their way to their workers.
+
+// claiming is the pipes of one region's claims.
+type claiming struct {
 	urgent, others pipe
 	payloads       pipe
 }
 
-func newClaims(inFlight int) claims {
-	return claims{
+func newClaiming(inFlight int) claiming {
+	return claiming{
 		urgent:   pipe{name: "claim_urgent", limit: inFlight},
 		others:   pipe{name: "claim", limit: inFlight},
 		payloads: pipe{name: "payloads", limit: inFlight},
 	}
 }
 
-// room is how many claims may be planned now: what finds no free pipeline stays in its order and can still be overtaken.
-func (c *claims) room() (urgent, others int) {
+// room is how many claims may be planned now: what finds no free pipeline stays in its order and can still be overtaken. Claims of other
+// regions' rows are not counted: what they hold of the workers bounds them.
+func (c *claiming) room() (urgent, others int) {
 	if c.urgent.free() {
 		urgent = scheduler.BatchRowsUrgentMax
 	}
@@ -30,11 +33,17 @@ func (c *claims) room() (urgent, others int) {
 }
 
 func (e *Engine) claim(p scheduler.Plan) {
-	e.claimBatch(&e.claims.urgent, p.UrgentClaims)
-	e.claimBatch(&e.claims.others, p.Claims)
+	for _, rows := range byRegion(p.UrgentClaims, func(c *scheduler.Claim) scheduler.ID { return c.ID }) {
+		s := e.serve(rows[0].ID)
+		e.claimBatch(s, &s.claiming.urgent, rows)
+	}
+	for _, rows := range byRegion(p.Claims, func(c *scheduler.Claim) scheduler.ID { return c.ID }) {
+		s := e.serve(rows[0].ID)
+		e.claimBatch(s, &s.claiming.others, rows)
+	}
 }
 
-func (e *Engine) claimBatch(p *pipe, rows []scheduler.Claim) {
+func (e *Engine) claimBatch(s *served, p *pipe, rows []scheduler.Claim) {
 	for len(rows) > 0 { // the answer carries the small payloads: it is bounded too
 		n, bytes := 0, 0
 		for n < len(rows) && (n == 0 || bytes+inlineSize(&rows[n]) <= scheduler.InlineBatchMax) {
@@ -42,7 +51,7 @@ func (e *Engine) claimBatch(p *pipe, rows []scheduler.Claim) {
 			n++
 		}
 		e.observe.Batch(p.name, n)
-		e.run(p, scheduler.ClaimBatch{Region: e.region, Session: e.session.id, Claims: rows[:n:n]}, e.claimed)
+		e.run(p, scheduler.ClaimBatch{Region: s.name, Session: s.id, Claims: rows[:n:n]}, e.claimed)
 		rows = rows[n:]
 	}
 }
@@ -102,14 +111,16 @@ func (e *Engine) assign(starts []scheduler.Start) {
 		}
 		e.deliver(s)
 	}
-	for len(large) > 0 {
-		n, bytes := 0, 0
-		for n < len(large) && (n == 0 || bytes+large[n].PayloadSize <= scheduler.BatchBytesMax) {
-			bytes += large[n].PayloadSize
-			n++
+	for _, rows := range byRegion(large, func(s *scheduler.Start) scheduler.ID { return s.ID }) {
+		for len(rows) > 0 {
+			n, bytes := 0, 0
+			for n < len(rows) && (n == 0 || bytes+rows[n].PayloadSize <= scheduler.BatchBytesMax) {
+				bytes += rows[n].PayloadSize
+				n++
+			}
+			e.readPayloads(rows[:n])
+			rows = rows[n:]
 		}
-		e.readPayloads(large[:n])
-		large = large[n:]
 	}
 }
 
@@ -126,7 +137,8 @@ func (e *Engine) readPayloads(starts []scheduler.Start) {
 	for i := range starts {
 		ids[i] = starts[i].ID
 	}
-	e.run(&e.claims.payloads, Payloads{Region: e.region, IDs: ids}, func(s *statement, answer any, err error) {
+	of := e.serve(starts[0].ID)
+	e.run(&of.claiming.payloads, Payloads{Region: of.name, IDs: ids}, func(s *statement, answer any, err error) {
 		if err != nil && s.tries < triesMax {
 			e.tryAgain(s, err)
 			return
@@ -154,10 +166,12 @@ func (e *Engine) deliver(s scheduler.Start) {
 
 // wake lets the store make scheduled rows ready whose time has come and for which no worker is free.
 func (e *Engine) wake(rows []scheduler.ReadyRow) {
-	for len(rows) > 0 {
-		n := min(len(rows), scheduler.BatchRowsMax)
-		e.wakeBatch(rows[:n])
-		rows = rows[n:]
+	for _, rows := range byRegion(rows, func(r *scheduler.ReadyRow) scheduler.ID { return r.ID }) {
+		for len(rows) > 0 {
+			n := min(len(rows), scheduler.BatchRowsMax)
+			e.wakeBatch(rows[:n])
+			rows = rows[n:]
+		}
 	}
 }
 
@@ -166,7 +180,8 @@ func (e *Engine) wakeBatch(rows []scheduler.ReadyRow) {
 	for i, r := range rows {
 		seen[i] = scheduler.Seen{ID: r.ID, Attempt: r.Attempt}
 	}
-	e.run(&e.timers.waking, scheduler.WakeBatch{Region: e.region, Rows: seen}, func(s *statement, answer any, err error) {
+	of := e.serve(rows[0].ID)
+	e.run(&of.moves.waking, scheduler.WakeBatch{Region: of.name, Rows: seen}, func(s *statement, answer any, err error) {
 		e.finish(s)
 		if err != nil {
 			return // the rows keep their wake time: the timers find them again

@@ -34,7 +34,7 @@ func newDivision() division { return division{asking: pipe{name: "running", limi
 // idle tells whether this instance should leave its part of every cap to others: without workers it starts nothing. Alone it keeps
 // it: nobody else could use it.
 func (e *Engine) idle() bool {
-	return len(e.session.others) > 0 && e.local-e.division.usedAt >= e.timing.SessionTTL
+	return len(e.home.others) > 0 && e.local-e.division.usedAt >= e.timing.SessionTTL
 }
 
 // noticeUse takes note of whether this instance can use its part. One that has given it up asks for it as soon as it can.
@@ -43,8 +43,8 @@ func (e *Engine) noticeUse() {
 	if len(e.workers.byID) == 0 && len(e.workers.coming) == 0 && e.core.Attempts() == 0 {
 		return
 	}
-	if d.usedAt = e.local; e.session.idle && !e.session.asked {
-		e.session.askedAt = min(e.session.askedAt, e.local-e.timing.Renewal)
+	if d.usedAt = e.local; e.home.idle && !e.home.asked {
+		e.home.askedAt = min(e.home.askedAt, e.local-e.timing.Renewal)
 	}
 }
 
@@ -61,10 +61,10 @@ func (e *Engine) divideAmong(sessions, idle []scheduler.SessionID, expired bool)
 	slices.SortFunc(sessions, scheduler.SessionID.Compare)
 	d := &e.division
 	d.expired, d.idle = expired, idle
-	if e.session.idle || slices.Equal(sessions, d.sessions) {
+	if e.home.idle || slices.Equal(sessions, d.sessions) {
 		return
 	}
-	target := e.partOf(sessions, e.session.id)
+	target := e.partOf(sessions, e.home.id)
 	d.sessions, d.target, d.settled, d.changed, d.askAt = sessions, target, false, e.local, 0
 	if len(d.parts) > 0 && !slices.Contains(d.parts, target) {
 		e.setParts(append(slices.Clone(d.parts), target))
@@ -106,12 +106,12 @@ func (e *Engine) readOrphans() {
 	d := &e.division
 	all := make([]uint8, regions.ShardsPerRegion)
 	for i := range all {
-		all[i] = uint8(i)
+		all[i] = e.home.number*regions.ShardsPerRegion + uint8(i)
 	}
 	d.asked, d.rows = true, nil
-	d.others = slices.DeleteFunc(slices.Concat(d.sessions, d.idle), func(id scheduler.SessionID) bool { return id == e.session.id })
+	d.others = slices.DeleteFunc(slices.Concat(d.sessions, d.idle), func(id scheduler.SessionID) bool { return id == e.home.id })
 	sessions := d.sessions
-	e.run(&d.asking, scheduler.OrphanQuery{Region: e.region, Shards: all, Limit: 1}, func(s *statement, answer any, err error) {
+	e.run(&d.asking, scheduler.OrphanQuery{Region: e.home.name, Shards: all, Limit: 1}, func(s *statement, answer any, err error) {
 		e.finish(s)
 		if err != nil || len(answer.([]scheduler.Held)) > 0 || !slices.Equal(sessions, e.division.sessions) {
 			e.lookAgain()
@@ -128,7 +128,7 @@ func (e *Engine) readOthers(sessions []scheduler.SessionID, after scheduler.ID) 
 		e.settleDivision()
 		return
 	}
-	q := scheduler.RunningQuery{Region: e.region, Session: d.others[0], After: after, Limit: scheduler.BatchRowsMax}
+	q := scheduler.RunningQuery{Region: e.home.name, Session: d.others[0], After: after, Limit: scheduler.BatchRowsMax}
 	e.run(&d.asking, q, func(s *statement, answer any, err error) {
 		e.finish(s)
 		d := &e.division

@@ -57,10 +57,10 @@ func (s *Shell) Link(ctx context.Context, in LinkAsked) (LinkAnswered, error) {
 	}
 }
 
-// Cancel writes the wish to cancel tasks of a tenant and returns one answer each.
-func (s *Shell) Cancel(ctx context.Context, tenant, message string, ids []scheduler.ID) ([]scheduler.CancelAnswer, error) {
+// Cancel writes the wish to cancel tasks of a tenant in any one region and returns one answer each.
+func (s *Shell) Cancel(ctx context.Context, region, tenant, message string, ids []scheduler.ID) ([]scheduler.CancelAnswer, error) {
 	ticket, answer := s.tickets.issue()
-	s.Post(CancelAsked{Ticket: ticket, Tenant: tenant, IDs: ids, Message: message})
+	s.Post(CancelAsked{Ticket: ticket, Region: region, Tenant: tenant, IDs: ids, Message: message})
 	got, err := s.await(ctx, ticket, answer)
 	if err != nil {
 		return nil, err
@@ -83,10 +83,10 @@ func (s *Shell) Explain(ctx context.Context, row scheduler.ReadyRow, token sched
 	return got.(Explained).Hold, nil
 }
 
-// Lend hands out rows that wait here, to another instance.
-func (s *Shell) Lend(ctx context.Context, room []scheduler.KindRoom, limit int) ([]scheduler.ReadyRow, error) {
+// Lend hands out rows that wait here, to another instance; overdue ones only when that is in another region, which is named then.
+func (s *Shell) Lend(ctx context.Context, room []scheduler.KindRoom, limit int, region string) ([]scheduler.ReadyRow, error) {
 	ticket, answer := s.tickets.issue()
-	s.Post(LendAsked{Ticket: ticket, Room: room, Limit: limit})
+	s.Post(LendAsked{Ticket: ticket, Room: room, Limit: limit, For: region})
 	got, err := s.await(ctx, ticket, answer)
 	if err != nil {
 		return nil, err

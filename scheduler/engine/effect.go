@@ -87,6 +87,7 @@ type AskPeerToLend struct {
 	Peer  scheduler.Session
 	Room  []scheduler.KindRoom
 	Limit int
+	For   string // the region that asks, when it is not the peer's: then for overdue work only
 }
 
 // TellPeersStarved tells the other instances that rows of these kinds wait here.

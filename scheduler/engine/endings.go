@@ -8,17 +8,14 @@ import (
 // than with claims lets them grow for ever; beyond it nothing starts, and beyond twice as many nothing urgent either.
 const endingsPendingMax = 4 * scheduler.BatchRowsMax
 
-// endings holds attempts on their way to their end.
+// endings holds attempts of one region's tasks on their way to their end.
 type endings struct {
 	pipe
 	pending []scheduler.Ending
-	// strays are endings of rows that the core does not hold: reclaimed, or reported by a worker of another instance. Their
-	// rows are kept to take a task back that becomes ready.
-	strays map[scheduler.Token]scheduler.Held
 }
 
 func newEndings(inFlight int) endings {
-	return endings{pipe: pipe{name: "end", limit: inFlight}, strays: map[scheduler.Token]scheduler.Held{}}
+	return endings{pipe: pipe{name: "end", limit: inFlight}}
 }
 
 // crowd takes from the room for starts what there are too many ends for.
@@ -31,25 +28,37 @@ func (q *endings) crowd(room *scheduler.Room) {
 	}
 }
 
-func (q *endings) add(endings []scheduler.Ending) { q.pending = append(q.pending, endings...) }
+// addEndings queues the ends of attempts.
+func (e *Engine) addEndings(all []scheduler.Ending) {
+	for _, part := range byRegion(all, func(e *scheduler.Ending) scheduler.ID { return e.ID }) {
+		q := &e.serve(part[0].ID).ends
+		q.pending = append(q.pending, part...)
+	}
+}
 
 // stray queues the ending of a row that the core does not hold, unless one is under way.
-func (q *endings) stray(e scheduler.Ending, row scheduler.Held) bool {
-	if _, underway := q.strays[e.Token]; underway {
+func (e *Engine) stray(end scheduler.Ending, row scheduler.Held) bool {
+	if _, underway := e.strays[end.Token]; underway {
 		return false
 	}
-	q.strays[e.Token] = row
-	q.pending = append(q.pending, e)
+	e.strays[end.Token] = row
+	e.addEndings([]scheduler.Ending{end})
 	return true
 }
 
 // end sends what waits, as far as the pipeline has room.
 func (e *Engine) end() {
-	q := &e.endings
+	for _, s := range e.served {
+		e.endIn(s)
+	}
+}
+
+func (e *Engine) endIn(s *served) {
+	q := &s.ends
 	for q.free() && len(q.pending) > 0 {
 		batch := takeBatch(&q.pending, e.batchRows(), func(e scheduler.Ending) int { return len(e.Result) })
 		e.observe.Batch(q.name, len(batch))
-		e.run(&q.pipe, scheduler.EndBatch{Region: e.region, Endings: batch}, e.endingsDone)
+		e.run(&q.pipe, scheduler.EndBatch{Region: s.name, Endings: batch}, e.endingsDone)
 	}
 }
 
@@ -67,7 +76,7 @@ func (e *Engine) endingsDone(s *statement, answer any, err error) {
 		if row, held := e.core.Row(token); held {
 			rows[i] = row
 		} else {
-			rows[i] = e.endings.strays[token]
+			rows[i] = e.strays[token]
 		}
 	}
 	e.core.Advance(scheduler.EndingsAnswered{Endings: b.Endings, Answers: answers})
@@ -89,10 +98,10 @@ func (e *Engine) endingsFailed(s *statement, b scheduler.EndBatch, err error) {
 		bad := b.Endings[0]
 		e.observe.Rows("refused", 1)
 		e.observe.Event("the store refuses an attempt's end as reported: ending it as failed without its result",
-			"task", scheduler.Ref{Region: e.region, ID: bad.ID}, "attempt", bad.Attempt, "error", err)
+			"task", scheduler.Ref{Region: b.Region, ID: bad.ID}, "attempt", bad.Attempt, "error", err)
 		bad.To, bad.Result, bad.ResultType, bad.Counted = scheduler.Failed, nil, "", true
 		bad.Failure = &scheduler.Failure{Reason: scheduler.ReasonBadResult, Message: "the store could not hold what the handler returned"}
-		e.endings.pending = append(e.endings.pending, bad)
+		e.addEndings([]scheduler.Ending{bad})
 	case aside:
 		e.setAside(s, err)
 	default:
@@ -109,8 +118,8 @@ func (e *Engine) endingSettled(asked *scheduler.Ending, stands *scheduler.Ended,
 		e.toWorker(asked.Worker, func(w *ToWorker) { w.Acks = append(w.Acks, Ack{Token: asked.Token, Answer: ackOf(asked, stands)}) })
 	}
 
-	_, stray := e.endings.strays[asked.Token]
-	delete(e.endings.strays, asked.Token)
+	_, stray := e.strays[asked.Token]
+	delete(e.strays, asked.Token)
 	if stands.Verdict == scheduler.Won && !row.ID.IsZero() {
 		e.observe.Ended(row.Tier, stands.State, e.storeNow().Sub(row.StartedAt))
 	}
@@ -157,6 +166,6 @@ func (e *Engine) retryComes(asked *scheduler.Ending, row *scheduler.Held) {
 func waitingRow(asked *scheduler.Ending, row *scheduler.Held) scheduler.ReadyRow {
 	return scheduler.ReadyRow{
 		ID: row.ID, Attempt: row.Attempt, State: scheduler.Ready, Tenant: row.Tenant, Kind: row.Kind, Tier: row.Tier,
-		Class: scheduler.ClassOf(row.Kind, &row.Spec), Due: row.Due, Suspect: asked.Suspect, Limits: row.Spec.Limits, Shape: row.Spec.Shape,
+		Class: scheduler.ClassOf(row.Kind, &row.Spec), Due: row.Due, Suspect: asked.Suspect, Limits: row.Spec.Limits, Shape: row.Spec.Shape, Allowed: row.Spec.AllowedRegions,
 	}
 }

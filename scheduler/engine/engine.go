@@ -36,7 +36,13 @@ var (
 
 // Config is what an engine must be told.
 type Config struct {
-	Region  string
+	Region string
+	// Regions names all regions of the deployment by their numbers, at most regions.Max. Default the own one alone.
+	Regions []string
+	// Topology says how far the regions are from each other, which decides who adopts whom. Default the own region alone.
+	Topology *regions.Topology
+	// Profile has the times after which regions take each other for down. Default regions.WAN.
+	Profile *regions.Profile
 	Address string // where peers reach this instance; empty for nowhere
 	Timing  scheduler.Timing
 	Rand    *rand.Rand // for ids, jitter and session ids; seeded by the caller
@@ -47,11 +53,20 @@ type Config struct {
 
 // Engine is one scheduler instance, driven turn by turn. It is not safe for concurrent use.
 type Engine struct {
-	region  string
-	address string
-	timing  scheduler.Timing
-	rand    *rand.Rand
-	observe Observer
+	names    []string // of the regions, by number
+	home     *served
+	served   []*served // those that are served here, the home region first
+	byNumber [regions.Max]*served
+	adopts   [regions.Max]bool // whose lanes are to be served here while nobody there does
+	draining [regions.Max]bool // regions that an operator drains
+	topology regions.Topology
+	profile  regions.Profile
+	watch    watch
+	inFlight int
+	address  string
+	timing   scheduler.Timing
+	rand     *rand.Rand
+	observe  Observer
 
 	core    *scheduler.Core
 	pressed scheduler.Pressed // as it was told last
@@ -64,28 +79,26 @@ type Engine struct {
 	lastStatement uint64
 	retries       []*statement
 
-	session  session
-	lanes    [256]bool
-	shards   []uint8 // the lanes as a list
-	submits  submits
-	claims   claims
-	endings  endings
-	workers  workers
-	timers   timers
-	links    links
-	releases releases
-	refill   refill
-	review   review
-	cancels  cancels
-	lending  lending
-	settings settings
-	division division
-	exchange exchange
-	ghosts   ghosts
-	stock    stock
-	drawn    drawn
-	hints    []Hint
-	ended    []scheduler.ID
+	lanes [256]bool // of all regions
+	// strays are endings of rows that the core does not hold: reclaimed, or reported by a worker of another instance. Their
+	// rows are kept to take a task back that becomes ready.
+	strays     map[scheduler.Token]scheduler.Held
+	refilledAt time.Duration
+	submits    submits
+	workers    workers
+	timers     timers
+	links      links
+	cancels    cancels
+	lending    lending
+	spilling   spilling
+	settings   settings
+	division   division
+	exchange   exchange
+	ghosts     ghosts
+	stock      stock
+	drawn      drawn
+	hints      []Hint
+	ended      []scheduler.ID
 	// unwritten is set when an assignment could not be sent after the plan was made: the next turn writes that down.
 	unwritten bool
 	stopping  bool
@@ -104,25 +117,38 @@ func New(cfg Config) *Engine {
 		cfg.InFlight = 2
 	}
 	e := &Engine{
-		region:     cfg.Region,
 		address:    cfg.Address,
 		timing:     cfg.Timing,
 		rand:       cfg.Rand,
 		observe:    cfg.Observe,
 		out:        map[StreamID]*ToWorker{},
 		statements: map[uint64]*statement{},
+		strays:     map[scheduler.Token]scheduler.Held{},
+		inFlight:   cfg.InFlight,
 	}
-	e.session = newSession(e.newSessionID())
-	e.core = scheduler.NewCore(e.session.id, cfg.Timing, cfg.Rand.Float64)
+	e.names = slices.Clone(cfg.Regions)
+	if len(e.names) == 0 {
+		e.names = []string{cfg.Region}
+	}
+	number := uint8(max(slices.Index(e.names, cfg.Region), 0))
+	e.home = e.newServed(number, cfg.Region)
+	e.topology, e.profile = regions.Single(cfg.Region), regions.WAN()
+	if cfg.Topology != nil {
+		e.topology = *cfg.Topology
+	}
+	if cfg.Profile != nil {
+		e.profile = *cfg.Profile
+	}
+	e.watch = newWatch()
+	e.served, e.byNumber[number] = []*served{e.home}, e.home
+	e.core = scheduler.NewCore(e.home.id, cfg.Timing, cfg.Rand.Float64)
+	if len(e.names) > 1 || cfg.Topology != nil {
+		e.core.At(cfg.Region)
+	}
 	e.submits = newSubmits(cfg.InFlight)
-	e.claims = newClaims(cfg.InFlight)
-	e.endings = newEndings(cfg.InFlight)
 	e.workers = newWorkers()
 	e.timers = newTimers()
 	e.links = newLinks()
-	e.releases = newReleases()
-	e.refill = newRefill()
-	e.review = newReview()
 	e.cancels = newCancels()
 	e.settings = newSettings()
 	e.division = newDivision()
@@ -142,9 +168,10 @@ func (e *Engine) Turn(local time.Duration, inputs []Input) []Effect {
 		e.take(in)
 	}
 	e.launchRetries()
-	e.keepSession()
-	if e.session.opened {
+	e.keepSessions()
+	if e.home.opened {
 		e.readSettings()
+		e.watchRegions()
 		e.takeStock()
 		e.divide()
 		e.watchGhosts()
@@ -157,7 +184,9 @@ func (e *Engine) Turn(local time.Duration, inputs []Input) []Effect {
 		e.release()
 		e.dispatch()
 		e.borrow()
+		e.spill()
 		e.tellUse()
+		e.leaveGuests()
 	}
 	e.flush()
 	effects := e.effects
@@ -201,7 +230,11 @@ func (e *Engine) take(in Input) {
 	case LendAsked:
 		e.lend(in)
 	case LendAnswered:
-		e.borrowed(in.Rows)
+		if in.Spill {
+			e.spilled(in.Rows)
+		} else {
+			e.borrowed(in.Rows)
+		}
 	case PeerStarved:
 		e.peerStarved(in.Kinds)
 	case PeerCancel:
@@ -224,8 +257,8 @@ func (e *Engine) dispatch() {
 	now, trusted := e.storeNow(), e.trusted()
 	room := scheduler.Room{HoldDeadlines: e.local < e.quietUntil}
 	if trusted && e.settings.known && !e.stopping {
-		room.Urgent, room.Others = e.claims.room()
-		e.endings.crowd(&room)
+		room.Urgent, room.Others = e.home.claiming.room()
+		e.home.ends.crowd(&room)
 	}
 	if e.stopping {
 		e.settleUnaccepted()
@@ -240,10 +273,10 @@ func (e *Engine) dispatch() {
 		}
 		e.toWorker(stop.Worker, func(w *ToWorker) { w.Stops = append(w.Stops, stop) })
 	}
-	e.endings.add(plan.Endings)
+	e.addEndings(plan.Endings)
 	e.countPressed()
 	e.wake(plan.Wakes)
-	e.insert(trusted && e.settings.known && !e.stopping && len(e.endings.pending) < endingsPendingMax)
+	e.insert(trusted && e.settings.known && !e.stopping && !e.drains() && len(e.home.ends.pending) < endingsPendingMax)
 	e.end()
 }
 
@@ -299,10 +332,15 @@ const tick = 50 * time.Millisecond
 // newShard draws a shard for new tasks: one of this instance's own, so that they enter the buffers without a read. Tasks of a tenant that
 // has many waiting here are spread over all instances of the region, so that it can have its share of every one's workers.
 func (e *Engine) newShard(of *scheduler.Task) uint8 {
-	if len(e.shards) > 0 && !e.core.Crowded(of.Tenant, of.Tier) {
-		return e.shards[e.rand.IntN(len(e.shards))]
+	if len(e.home.shards) > 0 && !e.core.Crowded(of.Tenant, of.Tier) {
+		return e.home.shards[e.rand.IntN(len(e.home.shards))]
 	}
-	return uint8(e.rand.IntN(regions.ShardsPerRegion))
+	return e.anyShard(e.home.number)
+}
+
+// anyShard draws a shard of a region.
+func (e *Engine) anyShard(number uint8) uint8 {
+	return number*regions.ShardsPerRegion + uint8(e.rand.IntN(regions.ShardsPerRegion))
 }
 
 // newID makes the ID of a new task.
@@ -345,6 +383,7 @@ type Status struct {
 	// At local time ClockLocal the store's clock was estimated as ClockStore.
 	ClockStore time.Time
 	ClockLocal time.Duration
+	Regions    Regions // empty where there is one only
 	// Picture is who waits and who runs, a second old at most, or some seconds when very much is buffered; nil
 	// before the session is open. It never changes.
 	Picture *scheduler.Picture
@@ -356,10 +395,11 @@ func (e *Engine) Catalog() *Catalog { return e.settings.catalog }
 // Status returns the picture as of the last turn.
 func (e *Engine) Status() Status {
 	st := Status{
-		Session: e.session.id, Opened: e.session.opened, Trusted: e.trusted(), Stopping: e.stopping,
-		Others: slices.Clone(e.session.others), Lanes: len(e.shards), Shards: slices.Clone(e.shards), Workers: len(e.workers.byID), Pending: e.submits.waiting(), Unsettled: len(e.retries),
-		Turned: e.local, LastStore: e.session.renewedAt, Counts: e.core.Counts(), DiscoverCycle: e.refill.cycle,
-		ClockStore: e.session.clockStore, ClockLocal: e.session.clockLocal, Picture: e.draw(),
+		Session: e.home.id, Opened: e.home.opened, Trusted: e.trusted(), Stopping: e.stopping,
+		Others: slices.Clone(e.home.others), Lanes: len(e.home.shards), Shards: slices.Clone(e.home.shards), Workers: len(e.workers.byID), Pending: e.submits.waiting(), Unsettled: len(e.retries),
+		Turned: e.local, LastStore: e.home.renewedAt, Counts: e.core.Counts(), DiscoverCycle: e.home.refill.cycle,
+		ClockStore: e.home.clockStore, ClockLocal: e.home.clockLocal, Picture: e.draw(),
+		Regions: e.regionsNow(),
 	}
 	for _, one := range e.statements { // the oldest: the order does not matter
 		if age := e.local - one.failing; one.failing > 0 && !one.aside && age > st.Failing {

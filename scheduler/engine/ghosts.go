@@ -27,7 +27,8 @@ func (e *Engine) watchGhosts() {
 		return
 	}
 	g.asked = true
-	q := scheduler.StandQuery{Region: e.region}
+	tokens = byRegion(tokens, func(t *scheduler.Token) scheduler.ID { return t.ID })[0] // those of other regions next time
+	q := scheduler.StandQuery{Region: e.serve(tokens[0].ID).name}
 	for _, t := range tokens {
 		q.IDs = append(q.IDs, t.ID)
 	}

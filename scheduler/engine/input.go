@@ -31,6 +31,7 @@ type SubmitWithdrawn struct{ Ticket Ticket }
 // CancelAsked asks to cancel tasks of a tenant.
 type CancelAsked struct {
 	Ticket  Ticket
+	Region  string // of all the tasks
 	Tenant  string
 	IDs     []scheduler.ID
 	Message string
@@ -70,10 +71,14 @@ type LendAsked struct {
 	Ticket Ticket
 	Room   []scheduler.KindRoom
 	Limit  int
+	For    string // the region that asks, when it is another one
 }
 
 // LendAnswered brings the rows that another instance has lent; none when it had none or did not answer.
-type LendAnswered struct{ Rows []scheduler.ReadyRow }
+type LendAnswered struct {
+	Rows  []scheduler.ReadyRow
+	Spill bool // of another region
+}
 
 // PeerStarved tells that another instance has waiting rows of these kinds that it cannot start.
 type PeerStarved struct{ Kinds []string }

@@ -27,7 +27,11 @@ type lending struct {
 
 // lend answers another instance that has room: rows that wait here and cannot start here now.
 func (e *Engine) lend(in LendAsked) {
-	rows := e.core.Lend(in.Room, min(max(in.Limit, 0), lendRowsMax))
+	var before time.Time // due when; zero for any
+	if in.For != "" {
+		before = e.storeNow()
+	}
+	rows := e.core.Lend(in.Room, min(max(in.Limit, 0), lendRowsMax), scheduler.Borrower{Region: in.For, DueBefore: before})
 	e.observe.Rows("lent", len(rows))
 	e.emit(LendReady{Ticket: in.Ticket, Rows: rows})
 }
@@ -35,7 +39,7 @@ func (e *Engine) lend(in LendAsked) {
 // borrow asks a peer for work when workers here are idle, and tells the peers of work that waits here.
 func (e *Engine) borrow() {
 	l := &e.lending
-	if len(e.session.others) == 0 || e.stopping || !e.trusted() {
+	if len(e.home.others) == 0 || e.stopping || !e.trusted() {
 		return
 	}
 	e.noticeStarved()
@@ -48,8 +52,8 @@ func (e *Engine) borrow() {
 		return
 	}
 	l.asked = true
-	l.peer = (l.peer + 1) % len(e.session.others)
-	e.emit(AskPeerToLend{Peer: e.session.others[l.peer], Room: room, Limit: lendRowsMax})
+	l.peer = (l.peer + 1) % len(e.home.others)
+	e.emit(AskPeerToLend{Peer: e.home.others[l.peer], Room: room, Limit: lendRowsMax})
 }
 
 // borrowed takes lent rows in. They are claimed like any others; who lent them has forgotten them.
@@ -80,7 +84,7 @@ func (e *Engine) noticeStarved() {
 		return
 	}
 	l.noticedAt, l.noticed = e.local, starved
-	e.emit(TellPeersStarved{Peers: slices.Clone(e.session.others), Kinds: starved})
+	e.emit(TellPeersStarved{Peers: slices.Clone(e.home.others), Kinds: starved})
 }
 
 // peerStarved asks sooner when a peer has rows of a kind for which there is room here.

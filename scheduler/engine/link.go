@@ -43,7 +43,7 @@ func (e *Engine) link(in LinkAsked) {
 		e.emit(LinkAnswered{Ticket: in.Ticket})
 	case e.stopping:
 		e.emit(LinkAnswered{Ticket: in.Ticket, Err: ErrStopping})
-	case !e.session.opened || len(q.pending) >= linksPendingMax:
+	case !e.home.opened || len(q.pending) >= linksPendingMax:
 		e.emit(LinkAnswered{Ticket: in.Ticket, Err: ErrBusy})
 	default:
 		one := &linked{LinkAsked: in, at: e.local}
@@ -73,12 +73,12 @@ func (e *Engine) number(one *linked) {
 	for i := range tasks {
 		tasks[i] = one.Tasks[i]
 		t := &tasks[i]
-		t.Region, t.ID = e.region, e.newID(shard, now)
+		t.Region, t.ID = e.home.name, e.newID(shard, now)
 		if t.EffectKey.IsZero() {
 			t.EffectKey = t.ID
 		}
 	}
-	one.in = scheduler.InsertLinked{Region: e.region, Tasks: tasks}
+	one.in = scheduler.InsertLinked{Region: e.home.name, Tasks: tasks}
 	if one.Inside != nil {
 		one.in.Graph, one.in.Key, one.in.Fingerprint = tasks[0].ID, one.Key, one.Fingerprint
 	}
@@ -123,7 +123,7 @@ func (e *Engine) linkedDone(one *linked, s *statement, answer any, err error) {
 
 // linkedStands takes up what was stored, and says what became of each task.
 func (e *Engine) linkedStands(one *linked, got scheduler.Linked) LinkAnswered {
-	a := LinkAnswered{Graph: scheduler.Ref{Region: e.region, ID: one.in.Graph}}
+	a := LinkAnswered{Graph: scheduler.Ref{Region: e.home.name, ID: one.in.Graph}}
 	switch got.Verdict {
 	case scheduler.InsertDuplicate:
 		a.Graph, a.Existed = got.Existing, true
@@ -196,7 +196,7 @@ func (e *Engine) withdrawLinked(id Ticket) {
 	}
 	a := LinkAnswered{Err: ErrBusy}
 	if one.sent {
-		a.Err, a.Graph = ErrOutcomeUnknown, scheduler.Ref{Region: e.region, ID: one.in.Graph}
+		a.Err, a.Graph = ErrOutcomeUnknown, scheduler.Ref{Region: e.home.name, ID: one.in.Graph}
 	}
 	e.answerLinked(one, a)
 }

@@ -22,7 +22,7 @@ type drawn struct {
 
 // draw returns a picture that is not older than it may be, nil before the store's clock is known.
 func (e *Engine) draw() *scheduler.Picture {
-	if !e.session.opened {
+	if !e.home.opened {
 		return nil
 	}
 	d := &e.drawn

@@ -61,8 +61,11 @@ type Reader interface {
 type Sessions interface {
 	// OpenSession stores a new session. Opening the same one again renews it.
 	OpenSession(ctx context.Context, s scheduler.Session, ttl time.Duration) (scheduler.Renewal, error)
-	// RenewSession extends the session unless somebody ended it, however long ago it expired, and notes whether it is idle.
-	RenewSession(ctx context.Context, region string, id scheduler.SessionID, ttl time.Duration, idle bool) (scheduler.Renewal, error)
+	// RenewSession extends the session unless somebody ended it, however long ago it expired, and notes its role and
+	// whether it is idle.
+	RenewSession(ctx context.Context, s scheduler.Session, ttl time.Duration) (scheduler.Renewal, error)
+	// Sessions lists the sessions of any region that nobody has ended, with the store's clock. Alive says nothing.
+	Sessions(ctx context.Context, region string) (scheduler.Renewal, error)
 	// EndSession ends the caller's own session, at shutdown.
 	EndSession(ctx context.Context, region string, id scheduler.SessionID) error
 	// EndExpired ends other sessions of the region that have expired by the store's clock, and returns which.

@@ -40,43 +40,48 @@ func newReview() review {
 	}
 }
 
-// reconcile starts a comparison when it is time for one.
+// reconcile starts a comparison in each region when it is time for one.
 func (e *Engine) reconcile() {
-	r := &e.review
-	if !r.reading.free() || !e.trusted() || e.local-r.at < e.timing.Reconcile {
-		return
+	for _, s := range e.served {
+		r := &s.review
+		if !r.reading.free() || !e.trusts(s) || e.local-r.at < e.timing.Reconcile {
+			continue
+		}
+		r.at, r.under = e.local, s.id
+		r.rows = map[scheduler.Token]bool{}
+		r.unknown = map[scheduler.Token]scheduler.Held{}
+		r.takenOver = map[scheduler.Token]bool{}
+		r.before = e.heldOf(s)
+		e.readRunning(s, scheduler.ID{})
 	}
-	r.at, r.under = e.local, e.session.id
-	r.rows = map[scheduler.Token]bool{}
-	r.unknown = map[scheduler.Token]scheduler.Held{}
-	r.takenOver = map[scheduler.Token]bool{}
-	r.before = e.core.Held()
-	e.readRunning(scheduler.ID{})
 }
 
-func (e *Engine) readRunning(after scheduler.ID) {
-	q := scheduler.RunningQuery{Region: e.region, Session: e.session.id, After: after, Limit: reviewPage}
-	e.run(&e.review.reading, q, func(s *statement, answer any, err error) {
-		e.finish(s)
-		r := &e.review
-		if err != nil || r.under != e.session.id {
+// heldOf lists the attempts of a region's tasks.
+func (e *Engine) heldOf(s *served) []scheduler.Held {
+	return slices.DeleteFunc(e.core.Held(), func(h scheduler.Held) bool { return h.ID.Region() != s.number })
+}
+
+func (e *Engine) readRunning(s *served, after scheduler.ID) {
+	q := scheduler.RunningQuery{Region: s.name, Session: s.id, After: after, Limit: reviewPage}
+	e.run(&s.review.reading, q, func(st *statement, answer any, err error) {
+		e.finish(st)
+		if err != nil || s.review.under != s.id {
 			return // the next comparison starts afresh
 		}
 		rows := answer.([]scheduler.Held)
 		for i := range rows {
-			e.compare(&rows[i])
+			e.compare(&s.review, &rows[i])
 		}
 		if len(rows) == reviewPage {
-			e.readRunning(rows[len(rows)-1].ID)
+			e.readRunning(s, rows[len(rows)-1].ID)
 			return
 		}
-		e.conclude()
+		e.conclude(s)
 	})
 }
 
 // compare takes one running row of this session.
-func (e *Engine) compare(row *scheduler.Held) {
-	r := &e.review
+func (e *Engine) compare(r *review, row *scheduler.Held) {
 	r.rows[row.Token] = true
 	known, held := e.core.Row(row.Token)
 	switch {
@@ -92,13 +97,13 @@ func (e *Engine) compare(row *scheduler.Held) {
 // comes tells whether a statement under way is about this attempt.
 func (e *Engine) comes(token scheduler.Token) bool {
 	_, attaching := e.workers.coming[token]
-	_, ending := e.endings.strays[token]
+	_, ending := e.strays[token]
 	return attaching || ending
 }
 
 // conclude gives back rows that nobody knew of twice in a row, and drops attempts whose rows are not here any more.
-func (e *Engine) conclude() {
-	r := &e.review
+func (e *Engine) conclude(s *served) {
+	r := &s.review
 	suspects := map[scheduler.Token]bool{}
 	given := 0
 	for _, token := range slices.SortedFunc(maps.Keys(r.unknown), func(a, b scheduler.Token) int { return a.ID.Compare(b.ID) }) {
@@ -110,14 +115,14 @@ func (e *Engine) conclude() {
 		if _, held := e.core.Row(token); held || e.comes(token) {
 			continue
 		}
-		if e.endings.stray(scheduler.Withdrawn(&row, scheduler.ReasonUnknownToCore), row) {
+		if e.stray(scheduler.Withdrawn(&row, scheduler.ReasonUnknownToCore), row) {
 			given++
 		}
 	}
 	r.suspects = suspects
 	if given > 0 {
 		e.observe.Rows("reconciled", given)
-		e.observe.Event("gave back running rows that nobody knew of", "rows", given, "session", e.session.id)
+		e.observe.Event("gave back running rows that nobody knew of", "rows", given, "session", s.id)
 	}
 	var missing []scheduler.Token
 	for i := range r.before {
@@ -146,14 +151,19 @@ func (e *Engine) talks(id scheduler.WorkerID) bool {
 // reclaim takes back running rows of this instance's lanes whose session has ended and that no instance took over. It is
 // driven by the rows, not by the sessions: a session row that is gone altogether hides nothing.
 func (e *Engine) reclaim() {
-	r := &e.review
-	if !r.orphans.free() || !e.steady() || len(e.shards) == 0 || e.local-r.reclaimAt < e.timing.Reclaim {
-		return
+	for _, s := range e.served {
+		r := &s.review
+		if r.orphans.free() && e.steady(s) && len(s.shards) > 0 && e.local-r.reclaimAt >= e.timing.Reclaim {
+			r.reclaimAt = e.local
+			e.readOrphanRows(s)
+		}
 	}
-	r.reclaimAt = e.local
-	q := scheduler.OrphanQuery{Region: e.region, Shards: e.shards, Grace: e.timing.ReattachGrace, Limit: reclaimPage}
-	e.run(&r.orphans, q, func(s *statement, answer any, err error) {
-		e.finish(s)
+}
+
+func (e *Engine) readOrphanRows(s *served) {
+	q := scheduler.OrphanQuery{Region: s.name, Shards: s.shards, Grace: e.timing.ReattachGrace, Limit: reclaimPage}
+	e.run(&s.review.orphans, q, func(st *statement, answer any, err error) {
+		e.finish(st)
 		if err != nil {
 			return
 		}
@@ -163,16 +173,16 @@ func (e *Engine) reclaim() {
 			if e.core.Holds(rows[i].Token) || e.comes(rows[i].Token) {
 				continue // being taken over by its worker right now
 			}
-			if e.endings.stray(scheduler.Reclaimed(&rows[i]), rows[i]) {
+			if e.stray(scheduler.Reclaimed(&rows[i]), rows[i]) {
 				taken++
 			}
 		}
 		if taken > 0 {
 			e.observe.Rows("reclaimed", taken)
-			e.observe.Event("reclaimed running rows of ended sessions", "rows", taken)
+			e.observe.Event("reclaimed running rows of ended sessions", "rows", taken, "region", s.name)
 		}
 		if len(rows) == reclaimPage {
-			e.review.reclaimAt = 0
+			s.review.reclaimAt = 0
 		}
 	})
 }

@@ -47,7 +47,11 @@ func newReleases() releases {
 func (e *Engine) releaseChildren(id scheduler.ID) { e.addParent(id, false) }
 
 func (e *Engine) addParent(id scheduler.ID, swept bool) {
-	q := &e.releases
+	of := e.byNumber[id.Region()]
+	if of == nil { // canceled from here, and not served: its own region finds it
+		return
+	}
+	q := &of.releases
 	if q.known[id] || len(q.parents) >= releasesPendingMax {
 		return
 	}
@@ -59,8 +63,12 @@ func (e *Engine) addParent(id scheduler.ID, swept bool) {
 func (e *Engine) releaseFresh(ids []scheduler.ID) { e.addChildren(ids, false) }
 
 func (e *Engine) addChildren(ids []scheduler.ID, swept bool) {
-	q := &e.releases
 	for _, id := range ids {
+		of := e.byNumber[id.Region()]
+		if of == nil {
+			continue
+		}
+		q := &of.releases
 		if _, known := q.fresh[id]; !known && len(q.children) < releasesPendingMax {
 			q.fresh[id] = swept
 			q.children = append(q.children, id)
@@ -79,51 +87,64 @@ func (e *Engine) sweepReleases(r *scheduler.ReadyRow) {
 
 // release runs the steps of what waits, as far as the pipelines have room.
 func (e *Engine) release() {
-	q := &e.releases
 	if e.stopping {
 		return // others look soon
 	}
+	for _, of := range e.served {
+		e.releaseIn(of)
+		e.rest(of)
+	}
+}
+
+func (e *Engine) releaseIn(of *served) {
+	q := &of.releases
 	for q.closing.free() && q.evaluating.free() && len(q.parents) > 0 {
 		n := min(len(q.parents), scheduler.ReleaseParentsMax)
 		batch := slices.Clone(q.parents[:n])
 		q.parents = append(q.parents[:0:0], q.parents[n:]...)
-		e.closeEdges(batch)
+		e.closeEdges(of, batch)
 	}
 	for q.evaluating.free() && len(q.children) > 0 {
 		n := min(len(q.children), scheduler.ReleasePageMax)
 		ids := slices.Clone(q.children[:n])
 		q.children = append(q.children[:0:0], q.children[n:]...)
-		e.evaluate(ids, true, func(id scheduler.ID) bool { return q.fresh[id] }, func(bool) {
+		e.evaluate(of, ids, true, func(id scheduler.ID) bool { return q.fresh[id] }, func(bool) {
 			for _, id := range ids {
 				delete(q.fresh, id)
 			}
 		})
 	}
-	if q.resting.free() && len(q.rest) > 0 {
-		n := min(len(q.rest), scheduler.BatchRowsMax)
-		b := scheduler.RestBatch{Region: e.region, Parents: slices.Clone(q.rest[:n])}
-		q.rest = append(q.rest[:0:0], q.rest[n:]...)
-		e.run(&q.resting, b, func(s *statement, _ any, err error) {
-			e.finishRelease(s, err)
-			for _, p := range b.Parents {
-				delete(e.releases.known, p.ID)
-			}
-		})
+}
+
+// rest takes away the wake times of parents whose children have all been looked at.
+func (e *Engine) rest(of *served) {
+	q := &of.releases
+	if !q.resting.free() || len(q.rest) == 0 {
+		return
 	}
+	n := min(len(q.rest), scheduler.BatchRowsMax)
+	b := scheduler.RestBatch{Region: of.name, Parents: slices.Clone(q.rest[:n])}
+	q.rest = append(q.rest[:0:0], q.rest[n:]...)
+	e.run(&q.resting, b, func(s *statement, _ any, err error) {
+		e.finishRelease(s, err)
+		for _, p := range b.Parents {
+			delete(q.known, p.ID)
+		}
+	})
 }
 
 // closeEdges marks the edges of a page of each parent, and then has the children evaluated, each once.
-func (e *Engine) closeEdges(batch []releasing) {
+func (e *Engine) closeEdges(of *served, batch []releasing) {
 	limit := min(max(scheduler.ReleaseEdgesMax/len(batch), 20), scheduler.ReleasePageMax)
-	b := scheduler.CloseEdges{Region: e.region, Limit: limit}
+	b := scheduler.CloseEdges{Region: of.name, Limit: limit}
 	for i := range batch {
 		b.Parents = append(b.Parents, batch[i].page)
 	}
 	e.observe.Batch("close_edges", len(batch))
-	e.run(&e.releases.closing, b, func(s *statement, answer any, err error) {
+	e.run(&of.releases.closing, b, func(s *statement, answer any, err error) {
 		e.finishRelease(s, err)
 		if err != nil {
-			e.dropParents(batch)
+			of.releases.dropParents(batch)
 			return
 		}
 		var ids []scheduler.ID
@@ -144,7 +165,7 @@ func (e *Engine) closeEdges(batch []releasing) {
 				r.page.After = c.Children[limit-1]
 			}
 		}
-		e.evaluate(ids, false, func(id scheduler.ID) bool { return swept[id] }, func(ok bool) { e.pageDone(batch, ok) })
+		e.evaluate(of, ids, false, func(id scheduler.ID) bool { return swept[id] }, func(ok bool) { of.releases.pageDone(batch, ok) })
 	})
 }
 
@@ -157,12 +178,11 @@ func (e *Engine) finishRelease(s *statement, err error) {
 }
 
 // pageDone goes on with the parents that have more children, and lets the others rest.
-func (e *Engine) pageDone(batch []releasing, ok bool) {
+func (q *releases) pageDone(batch []releasing, ok bool) {
 	if !ok {
-		e.dropParents(batch)
+		q.dropParents(batch)
 		return
 	}
-	q := &e.releases
 	for i := range batch {
 		switch r := &batch[i]; {
 		case !r.page.After.IsZero():
@@ -176,14 +196,14 @@ func (e *Engine) pageDone(batch []releasing, ok bool) {
 }
 
 // dropParents forgets parents after an error: their wake time stands, and somebody looks again.
-func (e *Engine) dropParents(batch []releasing) {
+func (q *releases) dropParents(batch []releasing) {
 	for i := range batch {
-		delete(e.releases.known, batch[i].page.ID)
+		delete(q.known, batch[i].page.ID)
 	}
 }
 
 // evaluate looks at blocked tasks in pages. done is called once all are looked at, with whether all went well.
-func (e *Engine) evaluate(ids []scheduler.ID, fresh bool, swept func(scheduler.ID) bool, done func(ok bool)) {
+func (e *Engine) evaluate(of *served, ids []scheduler.ID, fresh bool, swept func(scheduler.ID) bool, done func(ok bool)) {
 	pages, good := slices.Collect(slices.Chunk(ids, scheduler.ReleasePageMax)), true
 	open := len(pages)
 	if open == 0 {
@@ -191,8 +211,8 @@ func (e *Engine) evaluate(ids []scheduler.ID, fresh bool, swept func(scheduler.I
 		return
 	}
 	for _, page := range pages {
-		b := scheduler.ReleaseBatch{Region: e.region, IDs: page, Fresh: fresh}
-		e.evaluatePage(b, swept, func(ok bool) {
+		b := scheduler.ReleaseBatch{Region: of.name, IDs: page, Fresh: fresh}
+		e.evaluatePage(of, b, swept, func(ok bool) {
 			good = good && ok
 			if open--; open == 0 {
 				done(good)
@@ -201,14 +221,14 @@ func (e *Engine) evaluate(ids []scheduler.ID, fresh bool, swept func(scheduler.I
 	}
 }
 
-func (e *Engine) evaluatePage(b scheduler.ReleaseBatch, swept func(scheduler.ID) bool, done func(ok bool)) {
-	e.run(&e.releases.evaluating, b, func(s *statement, answer any, err error) {
+func (e *Engine) evaluatePage(of *served, b scheduler.ReleaseBatch, swept func(scheduler.ID) bool, done func(ok bool)) {
+	e.run(&of.releases.evaluating, b, func(s *statement, answer any, err error) {
 		e.finishRelease(s, err)
 		switch {
 		case err != nil && len(b.IDs) > 1 && !errors.Is(err, scheduler.ErrUnavailable): // one row must not hold up the others
 			half, good, open := len(b.IDs)/2, true, 2
 			for _, ids := range [][]scheduler.ID{b.IDs[:half], b.IDs[half:]} {
-				e.evaluatePage(scheduler.ReleaseBatch{Region: b.Region, IDs: ids, Fresh: b.Fresh}, swept, func(ok bool) {
+				e.evaluatePage(of, scheduler.ReleaseBatch{Region: b.Region, IDs: ids, Fresh: b.Fresh}, swept, func(ok bool) {
 					good = good && ok
 					if open--; open == 0 {
 						done(good)

@@ -79,6 +79,7 @@ func (e *Engine) readSettings() {
 		got := answer.(scheduler.Settings)
 		s.since, s.known = got.At, true
 		s.catalog = s.catalog.with(&got)
+		e.learnRegions(got.Regions)
 		if len(got.Tenants)+len(got.Kinds)+len(got.Limits) == 0 {
 			return
 		}

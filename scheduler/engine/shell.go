@@ -19,7 +19,8 @@ const (
 // Peers reaches the other instances of the region. Everything it does has a slower path through the store, so its errors
 // cost time and nothing else.
 type Peers interface {
-	Lend(ctx context.Context, peer scheduler.Session, room []scheduler.KindRoom, limit int) ([]scheduler.ReadyRow, error)
+	// Lend asks for rows; of a peer in another region than the one that is named, for overdue ones.
+	Lend(ctx context.Context, peer scheduler.Session, room []scheduler.KindRoom, limit int, region string) ([]scheduler.ReadyRow, error)
 	Starved(ctx context.Context, peer scheduler.Session, kinds []string) error
 	Cancel(ctx context.Context, peer scheduler.Session, token scheduler.Token) error
 	Use(ctx context.Context, peer scheduler.Session, from scheduler.SessionID, use scheduler.Use) error
@@ -204,9 +205,9 @@ func (s *Shell) performOutside(ctx context.Context, eff Effect) {
 		call(func(ctx context.Context) {
 			var rows []scheduler.ReadyRow
 			if s.peers != nil {
-				rows, _ = s.peers.Lend(ctx, eff.Peer, eff.Room, eff.Limit) // no answer is no rows
+				rows, _ = s.peers.Lend(ctx, eff.Peer, eff.Room, eff.Limit, eff.For) // no answer is no rows
 			}
-			s.Post(LendAnswered{Rows: rows})
+			s.Post(LendAnswered{Rows: rows, Spill: eff.For != ""})
 		})
 	case TellPeersStarved:
 		if s.peers == nil {
@@ -219,7 +220,7 @@ func (s *Shell) performOutside(ctx context.Context, eff Effect) {
 		if s.peers == nil {
 			return
 		}
-		from := s.engine.session.id
+		from := s.engine.home.id
 		for _, peer := range eff.Peers {
 			call(func(ctx context.Context) { _ = s.peers.Use(ctx, peer, from, eff.Use) })
 		}
@@ -240,7 +241,7 @@ func (s *Shell) spawn(f func()) { s.work.Go(f) }
 func (s *Shell) execute(ctx context.Context, run Run) {
 	limit := s.timing.Statement
 	switch run.Request.(type) {
-	case OpenSession, RenewSession, EndSession:
+	case OpenSession, RenewSession, EndSession, ReadSessions:
 		limit = s.timing.RenewalCall
 	case scheduler.InsertLinked:
 		limit = linkedLimit
@@ -279,7 +280,9 @@ func Execute(ctx context.Context, store Store, request any) (any, error) {
 	case OpenSession:
 		return store.OpenSession(ctx, r.Session, r.TTL)
 	case RenewSession:
-		return store.RenewSession(ctx, r.Region, r.ID, r.TTL, r.Idle)
+		return store.RenewSession(ctx, r.Session, r.TTL)
+	case ReadSessions:
+		return store.Sessions(ctx, r.Region)
 	case EndSession:
 		return nil, store.EndSession(ctx, r.Region, r.ID)
 	case EndExpired:

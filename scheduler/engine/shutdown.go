@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/errandhq/errand/scheduler"
+import (
+	"slices"
+
+	"github.com/errandhq/errand/scheduler"
+)
 
 // shutdown starts a polite end. Nothing new is started or taken in; workers are told to connect elsewhere and keep what they
 // run; what is under way is written down; then the session is ended, so that other instances need not wait for it to expire.
@@ -46,26 +50,44 @@ func (e *Engine) checkStopped() {
 	if e.connected() && e.local < e.stopBy {
 		return
 	}
-	if e.session.ended || e.submits.waiting() > 0 || len(e.links.open) > 0 || len(e.endings.pending) > 0 || e.unwritten || e.writing() {
+	if e.home.ended || e.submits.waiting() > 0 || len(e.links.open) > 0 || e.ending() || e.unwritten || e.writing() {
 		return
 	}
-	e.session.ended = true
-	if !e.session.opened {
+	e.home.ended = true
+	open := 0
+	for _, one := range e.served {
+		one.ended = true
+		if one.opened {
+			open++
+			e.endSession(one, &open)
+		}
+	}
+	if open == 0 {
 		e.stopped = true
 		e.emit(Stopped{})
-		return
 	}
-	request := EndSession{Region: e.region, ID: e.session.id}
-	e.run(e.session.ending, request, func(s *statement, _ any, err error) {
+}
+
+// endSession ends a session politely; with the last one the instance has stopped.
+func (e *Engine) endSession(s *served, open *int) {
+	request := EndSession{Region: s.name, ID: s.id}
+	e.run(s.session.ending, request, func(st *statement, _ any, err error) {
 		const triesMax = 3
-		if err != nil && s.tries < triesMax {
-			e.tryAgain(s, err)
+		if err != nil && st.tries < triesMax {
+			e.tryAgain(st, err)
 			return
 		}
-		e.finish(s)
-		e.stopped = true
-		e.emit(Stopped{})
+		e.finish(st)
+		if *open--; *open == 0 {
+			e.stopped = true
+			e.emit(Stopped{})
+		}
 	})
+}
+
+// ending tells whether ends of attempts wait to be written.
+func (e *Engine) ending() bool {
+	return slices.ContainsFunc(e.served, func(s *served) bool { return len(s.ends.pending) > 0 })
 }
 
 // writing tells whether the answer to a write is awaited, also of one that is set aside.

@@ -26,7 +26,7 @@ func (e *Engine) takeStock() {
 		return
 	}
 	e.stock.asked = true
-	e.run(&e.stock.reading, scheduler.OpenQuery{Region: e.region, Limit: stockMax}, func(s *statement, answer any, err error) {
+	e.run(&e.stock.reading, scheduler.OpenQuery{Region: e.home.name, Limit: stockMax}, func(s *statement, answer any, err error) {
 		e.finish(s)
 		e.stock.asked, e.stock.askAt = false, e.local+stockEvery
 		if err != nil {

@@ -57,7 +57,7 @@ func (e *Engine) submit(in SubmitAsked) {
 	switch {
 	case e.stopping:
 		refusal = ErrStopping
-	case !e.session.opened || e.submits.waiting()+len(in.Tasks) > submitPendingMax:
+	case !e.home.opened || e.submits.waiting()+len(in.Tasks) > submitPendingMax:
 		refusal = ErrBusy
 	}
 	if refusal != nil || len(in.Tasks) == 0 {
@@ -79,7 +79,10 @@ func (e *Engine) submit(in SubmitAsked) {
 		n := &all[i]
 		n.task, n.ticket, n.index = in.Tasks[i], in.Ticket, i
 		task := &n.task
-		task.Region, task.ID = e.region, e.newID(shard, now)
+		task.Region, task.ID = e.home.name, e.newID(shard, now)
+		if n, elsewhere := e.awayFor(task.Spec.AllowedRegions); elsewhere {
+			task.Region, task.ID = e.names[n], e.newID(e.anyShard(n), now)
+		}
 		if task.EffectKey.IsZero() {
 			task.EffectKey = task.ID
 		}
@@ -95,6 +98,19 @@ func (e *Engine) submit(in SubmitAsked) {
 		delete(e.submits.tickets, in.Ticket)
 		e.answerTicket(in.Ticket, t, "refused")
 	}
+}
+
+// awayFor is the number of the nearest region where a task may be that may not be in this one.
+func (e *Engine) awayFor(allowed []string) (uint8, bool) {
+	if len(allowed) == 0 || slices.Contains(allowed, e.home.name) {
+		return 0, false
+	}
+	for _, name := range e.topology.Nearest(e.home.name, allowed) {
+		if n := slices.Index(e.names, name); n >= 0 {
+			return uint8(n), true
+		}
+	}
+	return 0, false
 }
 
 // infeasible is ErrInfeasible when a task shall not be stored, since as things are it would not start in time.
@@ -148,7 +164,23 @@ func (e *Engine) insertBatch(q *queue, limit int, eager bool) {
 		tasks[i] = *task
 	}
 	e.observe.Batch(q.name, len(batch))
-	e.run(&q.pipe, scheduler.Insert{Region: e.region, Tasks: tasks}, func(s *statement, answer any, err error) {
+	parts := byRegion(batch, func(n **newTask) scheduler.ID { return (*n).task.ID })
+	if len(parts) == 1 {
+		e.insertPart(q, batch, tasks)
+		return
+	}
+	for _, part := range parts {
+		tasks := make([]scheduler.Task, len(part))
+		for i := range part {
+			tasks[i] = part[i].task
+		}
+		e.insertPart(q, part, tasks)
+	}
+}
+
+// insertPart stores new tasks of one region.
+func (e *Engine) insertPart(q *queue, batch []*newTask, tasks []scheduler.Task) {
+	e.run(&q.pipe, scheduler.Insert{Region: tasks[0].Region, Tasks: tasks}, func(s *statement, answer any, err error) {
 		e.inserted(q, batch, s, answer, err)
 	})
 }
@@ -361,6 +393,6 @@ const hintsMax = 256
 
 func (e *Engine) hint(id scheduler.ID, key scheduler.BufferKey, timed bool) {
 	if len(e.hints) < hintsMax {
-		e.hints = append(e.hints, Hint{Region: e.region, Shard: id.Shard(), Key: key, Timed: timed})
+		e.hints = append(e.hints, Hint{Region: e.nameOf(id), Shard: id.Shard(), Key: key, Timed: timed})
 	}
 }

@@ -22,8 +22,13 @@ const (
 
 // timers holds waiting rows that somebody must look at soon: scheduled ones, and ready ones with a start_by.
 type timers struct {
-	due     timerHeap
-	byID    map[scheduler.ID]*timer
+	due  timerHeap
+	byID map[scheduler.ID]*timer
+	full bool // not everything that was read could be kept
+}
+
+// moves is the reading of one region's timed index, and the writes that move its rows.
+type moves struct {
 	readAt  time.Duration // when the timed index was last asked
 	asked   bool
 	more    bool // the last read did not show everything within the horizon
@@ -39,8 +44,11 @@ type timer struct {
 }
 
 func newTimers() timers {
-	return timers{
-		byID:    map[scheduler.ID]*timer{},
+	return timers{byID: map[scheduler.ID]*timer{}}
+}
+
+func newMoves() moves {
+	return moves{
 		reading: pipe{name: "timed", limit: 1},
 		waking:  pipe{name: "wake", limit: 4},
 		expires: pipe{name: "expire", limit: 2},
@@ -64,7 +72,7 @@ func (t *timers) add(r scheduler.TimedRow) {
 		return
 	}
 	if len(t.due) >= timersMax {
-		t.more = true
+		t.full = true
 		return
 	}
 	one := &timer{row: r}
@@ -106,7 +114,6 @@ func (t *timers) retain(mine [256]bool) {
 		one.index = i
 	}
 	heap.Init(&t.due)
-	t.readAt = 0
 }
 
 // fireTimers hands on the rows whose time has come by the estimate of the store's clock, and reads those that come next.
@@ -119,7 +126,8 @@ func (e *Engine) fireTimers() {
 		r := one.row.ReadyRow
 		switch {
 		case r.State.Open() && !r.StartBy.IsZero() && !r.StartBy.After(now):
-			t.expired = append(t.expired, r.ID)
+			of := e.serve(r.ID)
+			of.moves.expired = append(of.moves.expired, r.ID)
 		case r.State == scheduler.Scheduled:
 			ready = append(ready, r)
 		case r.State == scheduler.Blocked || r.State.Terminal():
@@ -129,19 +137,21 @@ func (e *Engine) fireTimers() {
 	if len(ready) > 0 {
 		e.core.Step(scheduler.RowsReady{Rows: ready})
 	}
-	e.expire()
-	e.readTimed()
+	for _, s := range e.served {
+		e.expire(s)
+		e.readTimed(s)
+	}
 }
 
 // expire ends waiting rows past their start_by. The guard spares those that have started meanwhile.
-func (e *Engine) expire() {
-	t := &e.timers
+func (e *Engine) expire(of *served) {
+	t := &of.moves
 	for t.expires.free() && len(t.expired) > 0 {
 		n := min(len(t.expired), expireMax)
 		ids := append([]scheduler.ID(nil), t.expired[:n]...)
 		t.expired = append(t.expired[:0:0], t.expired[n:]...)
 		e.core.Step(scheduler.RowsGone{IDs: ids})
-		e.run(&t.expires, scheduler.ExpireBatch{Region: e.region, IDs: ids}, func(s *statement, answer any, err error) {
+		e.run(&t.expires, scheduler.ExpireBatch{Region: of.name, IDs: ids}, func(s *statement, answer any, err error) {
 			e.finish(s)
 			if err != nil {
 				return // the rows keep their wake time: the next read finds them again
@@ -162,30 +172,30 @@ func (e *Engine) expire() {
 }
 
 // readTimed asks the store for rows whose time comes soon, at once again when there are more than one read shows.
-func (e *Engine) readTimed() {
-	t := &e.timers
+func (e *Engine) readTimed(of *served) {
+	t := &of.moves
 	every := timedEvery
-	if t.more && len(t.due) < timersMax/2 {
-		every = tick
+	if (t.more || e.timers.full) && len(e.timers.due) < timersMax/2 {
+		every, e.timers.full = tick, false
 	}
-	if t.asked || len(e.shards) == 0 || (t.readAt > 0 && e.local-t.readAt < every) {
+	if t.asked || len(of.shards) == 0 || (t.readAt > 0 && e.local-t.readAt < every) {
 		return
 	}
 	t.asked, t.readAt = true, max(e.local, 1)
-	q := scheduler.TimedQuery{Region: e.region, Shards: e.shards, Horizon: timedHorizon, Limit: timedLimit}
+	q := scheduler.TimedQuery{Region: of.name, Shards: of.shards, Horizon: timedHorizon, Limit: timedLimit}
 	e.run(&t.reading, q, func(s *statement, answer any, err error) {
 		e.finish(s)
-		e.timers.asked = false
+		t.asked = false
 		if err != nil {
 			return
 		}
 		rows := answer.([]scheduler.TimedRow)
 		perShard := map[uint8]int{}
-		e.timers.more = false
+		t.more = false
 		for i := range rows {
 			shard := rows[i].ID.Shard()
 			if perShard[shard]++; perShard[shard] >= timedLimit {
-				e.timers.more = true
+				t.more = true
 			}
 			if row := rows[i]; e.lanes[shard] {
 				if unfinished := row.State.Terminal() || row.State == scheduler.Blocked && !row.WakeAt.Equal(row.StartBy); unfinished {

@@ -5,9 +5,6 @@ import "github.com/errandhq/errand/scheduler"
 // updated gives a task that was changed while it waited its new place: here when its lane is served here, and by a hint to whoever
 // serves it otherwise. Whoever misses the hint starts it in its old order at worst: no claim takes a row before its time.
 func (e *Engine) updated(t *scheduler.Task) {
-	if t.Region != e.region {
-		return // its own instances find it when they look
-	}
 	row := t.WaitingRow()
 	e.timers.forget(t.ID, t.Attempt)
 	if !e.lanes[t.ID.Shard()] {
@@ -17,7 +14,7 @@ func (e *Engine) updated(t *scheduler.Task) {
 	key := scheduler.BufferKey{Tenant: t.Tenant, Tier: t.Tier, Class: t.Class().Hash()}
 	switch {
 	case !e.lanes[t.ID.Shard()] && len(e.hints) < hintsMax:
-		e.hints = append(e.hints, Hint{Region: e.region, Shard: t.ID.Shard(), Key: key, Timed: t.State == scheduler.Scheduled, Changed: t.ID})
+		e.hints = append(e.hints, Hint{Region: t.Region, Shard: t.ID.Shard(), Key: key, Timed: t.State == scheduler.Scheduled, Changed: t.ID})
 	case !e.lanes[t.ID.Shard()]:
 	case !t.WakeAt.IsZero():
 		e.addTimer(scheduler.TimedRow{ReadyRow: t.WaitingRow(), WakeAt: t.WakeAt})

@@ -27,11 +27,11 @@ type peerSlots struct {
 // tellUse tells the others what tenants have used here. What gets lost on the way costs an error of one message's use, in fairness only.
 func (e *Engine) tellUse() {
 	x := &e.exchange
-	if len(e.session.others) == 0 || e.local-x.toldAt < useEvery {
+	if len(e.home.others) == 0 || e.local-x.toldAt < useEvery {
 		return
 	}
 	x.toldAt = e.local
-	e.emit(TellPeersUse{Peers: slices.Clone(e.session.others), Use: e.core.Use()})
+	e.emit(TellPeersUse{Peers: slices.Clone(e.home.others), Use: e.core.Use()})
 }
 
 // peerUsed takes what another instance tells.

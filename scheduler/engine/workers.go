@@ -10,13 +10,11 @@ import (
 
 // workers holds the connections and leases of workers, and attempts that are being taken over for them.
 type workers struct {
-	streams   map[StreamID]scheduler.WorkerID // zero before its Register
-	byID      map[scheduler.WorkerID]*worker
-	attaching pipe
-	lostAt    time.Duration     // when the last worker was lost; zero for never
-	wanted    []scheduler.Token // to take over, not asked yet
-	coming    map[scheduler.Token]takeOver
-	comingOf  map[scheduler.WorkerID]int // how many, by worker
+	streams  map[StreamID]scheduler.WorkerID // zero before its Register
+	byID     map[scheduler.WorkerID]*worker
+	lostAt   time.Duration // when the last worker was lost; zero for never
+	coming   map[scheduler.Token]takeOver
+	comingOf map[scheduler.WorkerID]int // how many, by worker
 	// unsettled are workers in the order in which they have registered; see worker.settling.
 	unsettled []scheduler.WorkerID
 }
@@ -47,11 +45,10 @@ type takeOver struct {
 
 func newWorkers() workers {
 	return workers{
-		streams:   map[StreamID]scheduler.WorkerID{},
-		byID:      map[scheduler.WorkerID]*worker{},
-		attaching: pipe{name: "attach", limit: 2},
-		coming:    map[scheduler.Token]takeOver{},
-		comingOf:  map[scheduler.WorkerID]int{},
+		streams:  map[StreamID]scheduler.WorkerID{},
+		byID:     map[scheduler.WorkerID]*worker{},
+		coming:   map[scheduler.Token]takeOver{},
+		comingOf: map[scheduler.WorkerID]int{},
 	}
 }
 
@@ -170,8 +167,19 @@ func (e *Engine) exclusiveGrant(w *worker) time.Duration {
 	if e.workers.comingOf[w.id] > 0 {
 		return 0
 	}
-	until := min(w.beatAt+e.timing.WorkerLease, e.session.trustUntil+e.timing.ReattachGrace)
+	until := min(w.beatAt+e.timing.WorkerLease, e.trustedUntil()+e.timing.ReattachGrace)
 	return max(until-w.beatAt-e.timing.ExclusiveStop, 0)
+}
+
+// trustedUntil is until when all sessions are trusted under which attempts may run here.
+func (e *Engine) trustedUntil() time.Duration {
+	until := e.home.trustUntil
+	for _, s := range e.served {
+		if s.opened && !s.ended {
+			until = min(until, s.trustUntil)
+		}
+	}
+	return until
 }
 
 // register connects a worker. A worker that was here before keeps its attempts; those that it held elsewhere are taken over.
@@ -208,7 +216,7 @@ func (e *Engine) register(stream StreamID, r *Register) {
 		e.unsettle(w)
 	}
 	e.toWorker(id, func(w *ToWorker) {
-		w.Registered = &Registered{Session: e.session.id, Lease: e.timing.WorkerLease, Heartbeat: e.timing.Heartbeat}
+		w.Registered = &Registered{Session: e.home.id, Lease: e.timing.WorkerLease, Heartbeat: e.timing.Heartbeat}
 	})
 
 	var known []scheduler.Token
@@ -268,7 +276,8 @@ func (e *Engine) reported(reports []scheduler.Report) {
 func (e *Engine) attach(token scheduler.Token, t takeOver) {
 	known, underway := e.workers.coming[token]
 	if !underway {
-		e.workers.wanted = append(e.workers.wanted, token)
+		of := e.serve(token.ID)
+		of.wanted = append(of.wanted, token)
 		e.workers.comingOf[token.Worker]++
 	}
 	if t.report == nil {
@@ -278,9 +287,9 @@ func (e *Engine) attach(token scheduler.Token, t takeOver) {
 	e.workers.coming[token] = t
 }
 
-// attachHeld takes everything over that ran under an earlier session of this instance.
-func (e *Engine) attachHeld() {
-	for _, h := range e.core.Held() {
+// attachHeld takes everything over that ran under an earlier session of this instance in a region.
+func (e *Engine) attachHeld(s *served) {
+	for _, h := range e.heldOf(s) {
 		e.attach(h.Token, takeOver{})
 		if w := e.workers.byID[h.Worker]; w != nil {
 			e.unsettle(w)
@@ -291,11 +300,16 @@ func (e *Engine) attachHeld() {
 // attachWanted sends the take-overs that wait. One whose end this instance is writing already waits for the answer: after a
 // take-over by the same session that end would be allowed to win.
 func (e *Engine) attachWanted() {
-	w := &e.workers
-	for w.attaching.free() && e.trusted() {
+	for _, s := range e.served {
+		e.attachWantedIn(s)
+	}
+}
+
+func (e *Engine) attachWantedIn(w *served) {
+	for w.attaching.free() && e.trusts(w) {
 		var batch, later []scheduler.Token
 		for _, token := range w.wanted {
-			_, stray := e.endings.strays[token]
+			_, stray := e.strays[token]
 			if stray || (e.core.Holds(token) && !e.core.Runs(token)) || len(batch) == scheduler.BatchRowsMax {
 				later = append(later, token)
 			} else {
@@ -306,13 +320,14 @@ func (e *Engine) attachWanted() {
 		if len(batch) == 0 {
 			return
 		}
-		e.run(&w.attaching, scheduler.AttachBatch{Region: e.region, Session: e.session.id, Tokens: batch}, e.attached)
+		e.run(&w.attaching, scheduler.AttachBatch{Region: w.name, Session: w.id, Tokens: batch}, e.attached)
 	}
 }
 
 func (e *Engine) attached(s *statement, answer any, err error) {
 	b := s.request.(scheduler.AttachBatch)
-	if err != nil && b.Session == e.session.id {
+	of := e.serve(b.Tokens[0].ID)
+	if err != nil && b.Session == of.id {
 		switch classify(err, len(b.Tokens)) {
 		case halve:
 			first, second := b, b
@@ -327,8 +342,8 @@ func (e *Engine) attached(s *statement, answer any, err error) {
 		return
 	}
 	e.finish(s)
-	if b.Session != e.session.id { // the session has changed meanwhile: ask again under the new one
-		e.workers.wanted = append(e.workers.wanted, b.Tokens...)
+	if b.Session != of.id { // the session has changed meanwhile: ask again under the new one
+		of.wanted = append(of.wanted, b.Tokens...)
 		return
 	}
 	answers := answer.([]scheduler.Attached)
@@ -351,7 +366,9 @@ func (e *Engine) attachAnswered(token scheduler.Token, a *scheduler.Attached) {
 	}
 	switch {
 	case a.Verdict == scheduler.Won && w != nil && (t.named || e.core.Runs(token)):
-		e.review.takenOver[token] = true
+		if of := e.serve(token.ID); of.review.takenOver != nil {
+			of.review.takenOver[token] = true
+		}
 		e.core.Step(scheduler.TookOver{Held: []scheduler.Held{a.Held}})
 		if t.report != nil {
 			e.core.Step(scheduler.Reported{Reports: []scheduler.Report{*t.report}})
@@ -436,7 +453,7 @@ func (e *Engine) watchWorkers() {
 		return
 	}
 	slices.SortFunc(silent, scheduler.WorkerID.Compare)
-	if !e.steady() {
+	if !e.steady(e.home) {
 		e.disconnect(silent)
 		return
 	}

@@ -60,7 +60,7 @@ func (m *Memory) InsertLinked(_ context.Context, in scheduler.InsertLinked) (sch
 	for i := range in.Tasks {
 		for _, p := range in.Tasks[i].Parents {
 			row := m.tasks[p]
-			if inside[p.ID] || row != nil && row.Tenant == in.Tasks[i].Tenant {
+			if inside[p.ID] || row != nil && row.Tenant == in.Tasks[i].Tenant && p.Region == in.Region {
 				continue
 			}
 			if !in.Graph.IsZero() {

@@ -21,13 +21,21 @@ func (m *Memory) OpenSession(_ context.Context, s scheduler.Session, ttl time.Du
 }
 
 // RenewSession extends a session unless somebody ended it, however long ago it expired.
-func (m *Memory) RenewSession(_ context.Context, region string, id scheduler.SessionID, ttl time.Duration, idle bool) (scheduler.Renewal, error) {
+func (m *Memory) RenewSession(_ context.Context, s scheduler.Session, ttl time.Duration) (scheduler.Renewal, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.sessionOpen(region, id) {
-		m.sessions[memorySession{region, id}].Idle = idle
+	key := memorySession{s.Region, s.ID}
+	if m.sessionOpen(s.Region, s.ID) {
+		m.sessions[key].Idle, m.sessions[key].Role = s.Idle, s.Role
 	}
-	return m.renew(memorySession{region, id}, ttl), nil
+	return m.renew(key, ttl), nil
+}
+
+// Sessions lists the sessions of a region that nobody has ended.
+func (m *Memory) Sessions(_ context.Context, region string) (scheduler.Renewal, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.list(region), nil
 }
 
 func (m *Memory) renew(key memorySession, ttl time.Duration) scheduler.Renewal {
@@ -35,13 +43,27 @@ func (m *Memory) renew(key memorySession, ttl time.Duration) scheduler.Renewal {
 	if r.Alive {
 		m.sessions[key].ExpiresAt = r.Now.Add(ttl)
 	}
+	r.Sessions = m.list(key.region).Sessions
+	return r
+}
+
+func (m *Memory) list(region string) scheduler.Renewal {
+	r := scheduler.Renewal{Now: m.now()}
 	for k, s := range m.sessions {
-		if k.region == key.region && s.EndedAt.IsZero() {
+		if k.region == region && s.EndedAt.IsZero() {
 			r.Sessions = append(r.Sessions, *s)
 		}
 	}
 	slices.SortFunc(r.Sessions, func(a, b scheduler.Session) int { return a.ID.Compare(b.ID) })
 	return r
+}
+
+// homeOf is the region of the instance that has a session.
+func (m *Memory) homeOf(region string, id scheduler.SessionID) string {
+	if s := m.sessions[memorySession{region, id}]; s != nil && s.Home != "" {
+		return s.Home
+	}
+	return region
 }
 
 // EndSession ends a session.

@@ -66,6 +66,7 @@ type sim struct {
 	over    bool
 	running any // the statement that is being executed
 
+	regions   int // how many of simRegions there are
 	instances []*instance
 	workers   []*worker
 	client    *client
@@ -105,7 +106,7 @@ func (c Simulation) Run() History {
 	s.populate()
 	s.play()
 	h := History{
-		Seed: c.Seed, Faults: s.faults, Violations: s.oracle.violations, Tasks: len(s.memory.Tasks(simRegion)), Attempts: s.tokens,
+		Seed: c.Seed, Faults: s.faults, Violations: s.oracle.violations, Tasks: len(s.tasks()), Attempts: s.tokens,
 		PushedBack: s.oracle.pushes, Statements: s.statements, Turns: s.turns, Took: s.now,
 	}
 	if s.trace != nil {
@@ -117,12 +118,14 @@ func (c Simulation) Run() History {
 // populate brings instances, workers, a client and the faults to come.
 func (s *sim) populate() {
 	s.tracef("seed %d: %s", s.seed, s.faults)
-	for i := range pick(s, 1, 2, 2, 3, 3) {
+	instances := pick(s, 1, 2, 2, 3, 3)
+	s.regions = min(pick(s, 1, 1, 2, 3), instances)
+	for i := range instances {
 		in := newInstance(s, i)
 		s.instances = append(s.instances, in)
 		s.after(s.upTo(2*time.Second), in.start)
 	}
-	for i := range 2 + s.rand.IntN(3) {
+	for i := range max(2+s.rand.IntN(3), s.regions) {
 		w := newWorker(s, i)
 		s.workers = append(s.workers, w)
 		s.after(s.upTo(3*time.Second), w.start)

@@ -194,7 +194,7 @@ func (c *client) cancel() {
 	t, _ := s.memory.Task(ref)
 	s.tracef("somebody cancels %s", short(ref.ID))
 	pick(s, s.instances...).ask(func(ticket engine.Ticket) engine.Input {
-		return engine.CancelAsked{Ticket: ticket, Tenant: t.Tenant, IDs: []scheduler.ID{ref.ID}}
+		return engine.CancelAsked{Ticket: ticket, Region: ref.Region, Tenant: t.Tenant, IDs: []scheduler.ID{ref.ID}}
 	}, func(eff engine.Effect) {
 		if answer, told := eff.(engine.CancelAnswered); told && answer.Err == nil && answer.Answers[0].Verdict == scheduler.Won {
 			c.canceled[ref] = true

@@ -23,6 +23,7 @@ const (
 	WorkerCuts                         // words between a worker and everybody do not arrive for a while, in one direction or both
 	Resets                             // connections break
 	Drains                             // workers drain, and others come in their place
+	RegionLosses                       // all instances of a region are killed, and stay away for longer than it takes to be adopted
 	HandlerFaults                      // handlers fail, snooze, meet with backpressure, take too long and ignore being told to stop
 
 	allFaults = HandlerFaults<<1 - 1
@@ -34,7 +35,7 @@ const (
 
 var faultNames = [...]string{
 	"statements", "outages", "clock steps", "rolling restarts", "crashes", "pauses", "store cuts", "worker crashes",
-	"worker pauses", "worker cuts", "resets", "drains", "handlers",
+	"worker pauses", "worker cuts", "resets", "drains", "region losses", "handlers",
 }
 
 // String lists the kinds.
@@ -90,6 +91,7 @@ func (s *sim) planFaults() {
 		{Crashes, 15 * time.Second, func() { pick(s, s.instances...).crash(s.between(100*time.Millisecond, 15*time.Second)) }},
 		{Pauses, 20 * time.Second, func() { pick(s, s.instances...).pause(s.between(time.Second, 20*time.Second)) }},
 		{StoreCuts, 20 * time.Second, func() { s.cutStore(s.rand.IntN(instances)) }},
+		{RegionLosses, 30 * time.Second, s.loseRegion},
 		{WorkerCrashes, 15 * time.Second, func() { pick(s, s.workers...).crash(s.between(100*time.Millisecond, 10*time.Second)) }},
 		{WorkerPauses, 15 * time.Second, func() { pick(s, s.workers...).freeze(s.between(time.Second, 25*time.Second)) }},
 		{WorkerCuts, 12 * time.Second, func() { s.cutWorker(pick(s, s.workers...)) }},
@@ -114,6 +116,17 @@ func (s *sim) planFaults() {
 func (s *sim) loseStore() {
 	s.tracef("the store is away")
 	s.outage = s.now + 20*time.Second
+}
+
+// loseRegion kills all instances of a region.
+func (s *sim) loseRegion() {
+	name, down := pick(s, simRegions[:s.regions]...), s.between(5*time.Second, 40*time.Second)
+	s.tracef("%s is lost", name)
+	for _, in := range s.instances {
+		if in.region() == name {
+			in.crash(down + s.upTo(5*time.Second))
+		}
+	}
 }
 
 func (s *sim) stepClock() {

@@ -6,11 +6,42 @@ import (
 	"slices"
 	"time"
 
+	"github.com/errandhq/errand/regions"
 	"github.com/errandhq/errand/scheduler"
 	"github.com/errandhq/errand/scheduler/engine"
 )
 
-const simRegion = "eu"
+// simRegions are the regions of a history, by number. Some have only the first of them.
+var simRegions = [...]string{"eu", "us", "ap"}
+
+// region is where an instance is.
+func (in *instance) region() string { return simRegions[in.index%in.s.regions] }
+
+// topology has all regions equally far from each other.
+func (s *sim) topology() *regions.Topology {
+	t := regions.Topology{Version: 1, Primary: simRegions[0]}
+	for i, name := range simRegions[:s.regions] {
+		t.Regions = append(t.Regions, regions.Region{Name: name})
+		for _, other := range simRegions[:i] {
+			t.Distances = append(t.Distances, regions.Distance{Between: []string{other, name}, RoundTripMS: 10})
+		}
+	}
+	return &t
+}
+
+// refOf is the reference of a task, of which the first byte of its id says where its row is.
+func refOf(id scheduler.ID) scheduler.Ref {
+	return scheduler.Ref{Region: simRegions[int(id.Region())%len(simRegions)], ID: id}
+}
+
+// tasks lists the rows of all regions.
+func (s *sim) tasks() []scheduler.Task {
+	var all []scheduler.Task
+	for _, name := range simRegions[:s.regions] {
+		all = append(all, s.memory.Tasks(name)...)
+	}
+	return all
+}
 
 // instance is a scheduler process: an engine and what its shell would do. It crashes, pauses, stops politely and comes back
 // with nothing remembered.
@@ -48,7 +79,7 @@ func (in *instance) start() {
 	in.born, in.inbox, in.stopping, in.paused = in.s.now, nil, false, 0
 	in.conns, in.asked = map[engine.StreamID]*conn{}, map[engine.Ticket]func(engine.Effect){}
 	in.engine = engine.New(engine.Config{
-		Region: simRegion, Address: in.name, Timing: in.s.timing, Observe: simObserver{in},
+		Region: in.region(), Regions: simRegions[:in.s.regions], Topology: in.s.topology(), Address: in.name, Timing: in.s.timing, Observe: simObserver{in},
 		Rand: rand.New(rand.NewPCG(in.s.rand.Uint64(), uint64(in.life))),
 	})
 	in.turnBy(in.s.now)
@@ -172,7 +203,7 @@ func (in *instance) askToLend(eff engine.AskPeerToLend) {
 	answer := func(rows []scheduler.ReadyRow) {
 		if !answered && in.life == life {
 			answered = true
-			in.post(engine.LendAnswered{Rows: rows})
+			in.post(engine.LendAnswered{Rows: rows, Spill: eff.For != ""})
 		}
 	}
 	in.s.after(patience, func() { answer(nil) })
@@ -182,7 +213,7 @@ func (in *instance) askToLend(eff engine.AskPeerToLend) {
 	}
 	in.s.after(in.s.latency(), func() {
 		other.ask(func(t engine.Ticket) engine.Input {
-			return engine.LendAsked{Ticket: t, Room: eff.Room, Limit: eff.Limit}
+			return engine.LendAsked{Ticket: t, Room: eff.Room, Limit: eff.Limit, For: eff.For}
 		}, func(got engine.Effect) {
 			if ready, ok := got.(engine.LendReady); ok {
 				in.s.after(in.s.latency(), func() { answer(ready.Rows) })

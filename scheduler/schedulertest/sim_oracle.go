@@ -30,6 +30,7 @@ type oracle struct {
 type limitUse struct {
 	tenant string
 	limit  scheduler.LimitKey
+	region string
 }
 
 // Some tasks of a history carry a limit with a few slots, as many as there are instances or not.
@@ -40,8 +41,11 @@ const (
 
 // carries counts running rows of a limit; a slot is a running row, whoever started it.
 func (o *oracle) carries(t *scheduler.Task, n int) {
+	if o.s.memory.homeOf(t.Region, t.Session) != t.Region {
+		return // run by another region's instance, within the caps there
+	}
 	for _, l := range t.Spec.Limits {
-		use := limitUse{t.Tenant, l}
+		use := limitUse{t.Tenant, l, t.Region}
 		o.s.tracef("  %s carries %s %v by session %s: %+d to %d", short(t.ID), t.Tenant, l, short(t.Session), n, o.limited[use]+n)
 		if o.limited[use] += n; o.limited[use] > simLimitSlots {
 			o.failf("limit %v has %d running rows, its cap is %d: %s", use, o.limited[use], simLimitSlots, t.Ref)
@@ -144,6 +148,8 @@ func (o *oracle) seen(before *scheduler.Task) bool {
 
 // staysRunning allows a take-over by a live session and a wish to cancel.
 func (o *oracle) staysRunning(before, after *scheduler.Task) {
+	o.carries(before, -1)
+	o.carries(after, 1)
 	switch {
 	case after.Token() != before.Token():
 		o.failf("P4: running %s was given to %d at %s", tokenText([]scheduler.Token{before.Token()}), after.Attempt, short(after.Worker))
@@ -212,7 +218,7 @@ func (o *oracle) starts(w *worker, st *scheduler.Start) {
 		o.failf("P5: %s starts %s again", w.name, resultOf(st.Token))
 	}
 	o.started[st.Token] = true
-	if t, _ := o.s.memory.Task(scheduler.Ref{Region: simRegion, ID: st.ID}); !bytes.Equal(t.Payload, st.Payload) {
+	if t, _ := o.s.memory.Task(refOf(st.ID)); !bytes.Equal(t.Payload, st.Payload) {
 		o.failf("%s got the payload %.20q of %s, which has %.20q", w.name, st.Payload, t.Ref, t.Payload)
 	}
 	if st.Spec.Exclusive {
@@ -252,7 +258,7 @@ func (o *oracle) acknowledged(w *worker, ack engine.Ack) {
 	if ack.Answer != engine.AckRecorded {
 		return
 	}
-	t, _ := o.s.memory.Task(scheduler.Ref{Region: simRegion, ID: ack.ID})
+	t, _ := o.s.memory.Task(refOf(ack.ID))
 	if t.Token() == ack.Token && t.State == scheduler.Running {
 		o.failf("%s is told that the end of %s is recorded, and it runs", w.name, resultOf(ack.Token))
 	}
@@ -275,7 +281,7 @@ func (o *oracle) accepted(sub *submission, outcome engine.SubmitOutcome) {
 // told checks what waiters are told.
 func (o *oracle) told(in *instance, ids []scheduler.ID) {
 	for _, id := range ids {
-		if t, _ := o.s.memory.Task(scheduler.Ref{Region: simRegion, ID: id}); !t.State.Terminal() {
+		if t, _ := o.s.memory.Task(refOf(id)); !t.State.Terminal() {
 			o.failf("%s tells that %s has ended, and it is %s", in.name, id, t.State)
 		}
 	}

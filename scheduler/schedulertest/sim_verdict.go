@@ -11,7 +11,7 @@ import (
 // stuck says what has not ended in time (P3).
 func (o *oracle) stuck() {
 	var open []string
-	for _, t := range o.s.memory.Tasks(simRegion) {
+	for _, t := range o.s.tasks() {
 		if t.State.Open() {
 			open = append(open, fmt.Sprintf("%s %s attempt %d session %s wake %v", short(t.ID), t.State, t.Attempt, short(t.Session), t.WakeAt))
 		}
@@ -36,8 +36,10 @@ func (o *oracle) stuck() {
 
 // end checks what stands when everything has ended.
 func (o *oracle) end() {
-	tasks := o.s.memory.Tasks(simRegion)
-	o.balance(tasks)
+	tasks := o.s.tasks()
+	for _, name := range simRegions[:o.s.regions] {
+		o.balance(name, o.s.memory.Tasks(name))
+	}
 	keys, payloads := map[string]scheduler.Ref{}, map[string]scheduler.Ref{}
 	for i := range tasks {
 		t := &tasks[i]
@@ -68,7 +70,7 @@ func once(o *oracle, seen map[string]scheduler.Ref, what string, t *scheduler.Ta
 }
 
 // balance compares the ledger with the rows (P2).
-func (o *oracle) balance(tasks []scheduler.Task) {
+func (o *oracle) balance(region string, tasks []scheduler.Task) {
 	type line struct {
 		tenant string
 		tier   scheduler.Tier
@@ -77,7 +79,7 @@ func (o *oracle) balance(tasks []scheduler.Task) {
 	for i := range tasks {
 		rows[line{tasks[i].Tenant, tasks[i].Tier}]++
 	}
-	for _, b := range o.s.memory.Balances(simRegion) {
+	for _, b := range o.s.memory.Balances(region) {
 		l := line{b.Tenant, b.Tier}
 		if b.Accepted != rows[l] || b.Ended != rows[l] || b.Open != 0 {
 			o.failf("P2: %s %s has %d tasks, the ledger says %d accepted, %d ended", b.Tenant, b.Tier, rows[l], b.Accepted, b.Ended)

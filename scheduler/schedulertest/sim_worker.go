@@ -33,7 +33,7 @@ type worker struct {
 	self     placement.Worker
 	conn     *conn
 	answered *conn // on which its register was answered
-	target   int   // whom to connect to next
+	misses   int   // tries to connect that failed since it was connected last
 	pause    time.Duration
 	heard    time.Duration
 	limit    time.Duration // the longest silence
@@ -50,7 +50,7 @@ type worker struct {
 }
 
 func newWorker(s *sim, index int) *worker {
-	return &worker{s: s, index: index, name: fmt.Sprintf("w%d", index), target: index}
+	return &worker{s: s, index: index, name: fmt.Sprintf("w%d", index)}
 }
 
 // start begins a new process with a fresh identity. The first worker serves everything and everybody.
@@ -65,10 +65,10 @@ func (w *worker) start() {
 	w.attempts, w.ends = map[scheduler.Token]*handler{}, map[scheduler.Token]scheduler.Report{}
 	w.toSend, w.accepted = nil, nil
 	w.self = placement.Worker{ID: s.bytes16(), Name: w.name, Slots: map[string]int{"encode": 1 + s.rand.IntN(4), "mail": 1 + s.rand.IntN(3)}}
-	if w.index > 0 && s.chance(0.2) {
+	if w.index >= s.regions && s.chance(0.2) {
 		w.self.Tenant = "acme"
 	}
-	if w.index == 0 || s.chance(0.5) {
+	if w.index < s.regions || s.chance(0.5) {
 		w.self.Slots["report"] = 1 + s.rand.IntN(2)
 	}
 	s.tracef("%s starts as %s: %v %s", w.name, short(w.self.ID), w.self.Slots, w.self.Tenant)
@@ -91,13 +91,40 @@ func (w *worker) wakes(life int, do func()) {
 	}
 }
 
+// region is where a worker is.
+func (w *worker) region() string { return simRegions[w.index%w.s.regions] }
+
+// choose is the instance to try next: of its own region, and after some misses any.
+func (w *worker) choose() *instance {
+	var own []*instance
+	for _, in := range w.s.instances {
+		if in.region() == w.region() {
+			own = append(own, in)
+		}
+	}
+	if w.misses >= 2*len(own) {
+		own = w.s.instances
+	}
+	return own[(w.index+w.misses)%len(own)]
+}
+
+// goHome leaves another region's instance after a while: its own region may have some again.
+func (w *worker) goHome() {
+	c := w.conn
+	w.after(20*time.Second, func() {
+		if w.conn == c && c != nil {
+			w.s.reset(w)
+		}
+	})
+}
+
 // connect tries the next instance, and again after a pause that grows.
 func (w *worker) connect() {
 	if w.conn != nil {
 		return
 	}
 	s := w.s
-	in := s.instances[w.target%len(s.instances)]
+	in := w.choose()
 	w.after(s.latency(), func() {
 		if w.conn != nil {
 			return
@@ -111,7 +138,7 @@ func (w *worker) connect() {
 }
 
 func (w *worker) retry() {
-	w.target++
+	w.misses++
 	wait := w.s.between(w.pause/2, w.pause)
 	w.pause = min(w.pause*2, w.s.timing.ReconnectCap)
 	w.after(wait, w.connect)
@@ -122,7 +149,10 @@ func (w *worker) open(in *instance) {
 	in.lastStream++
 	c := &conn{s: w.s, id: in.lastStream, in: in, life: in.life, w: w, openAtInstance: true, openAtWorker: true}
 	in.conns[c.id] = c
-	w.conn, w.heard, w.limit = c, w.s.now, simRegisterLimit
+	w.conn, w.heard, w.limit, w.misses = c, w.s.now, simRegisterLimit, 0
+	if in.region() != w.region() {
+		w.goHome()
+	}
 	w.accepted = nil
 	w.toSend = w.unacknowledged()
 	holds := w.holds()

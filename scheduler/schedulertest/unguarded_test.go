@@ -163,7 +163,7 @@ var guards = []struct {
 		return t.StartBy.IsZero() || t.StartBy.After(m.now())
 	})},
 	{"insert of an eager start", "start_by", onEager(func(m *Memory, t *scheduler.Task) bool {
-		return m.sessionOpen(simRegion, t.Session)
+		return m.sessionOpen(t.Region, t.Session)
 	})},
 	{"attach", "the token's attempt and worker", func(m *Memory, request any) {
 		if b, ok := request.(*scheduler.AttachBatch); ok {

@@ -417,7 +417,7 @@ type TaskSpec struct {
 	Preferences []*Preference `protobuf:"bytes,17,rep,name=preferences,proto3" json:"preferences,omitempty"`
 	// A zone to be close to, for instance where the input lies: workers there are preferred. At most 255 bytes.
 	Near string `protobuf:"bytes,18,opt,name=near,proto3" json:"near,omitempty"`
-	// Regions that may run it. Default any. At most 64. NOT_YET_AVAILABLE in this release.
+	// Regions that may run it. Default any. At most 64. It is stored in one of them, and waits while none of them serves it.
 	AllowedRegions []string `protobuf:"bytes,19,rep,name=allowed_regions,json=allowedRegions,proto3" json:"allowed_regions,omitempty"`
 	// A submission with this key is stored once per tenant, in all regions; the same request again gets the same task, another
 	// request KEY_REUSED. Empty for none; at most 255 bytes; kept 7 days past the task's end.

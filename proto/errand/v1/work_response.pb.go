@@ -293,7 +293,10 @@ type Assignment struct {
 	// Handles of the task's parents, whose results ReadParents returns. Not filled in this release.
 	Parents []string `protobuf:"bytes,15,rep,name=parents,proto3" json:"parents,omitempty"`
 	// The named limits that its start has passed, by name, then key: what the handler may name in Backpressure.
-	Limits        []*Limit `protobuf:"bytes,16,rep,name=limits,proto3" json:"limits,omitempty"`
+	Limits []*Limit `protobuf:"bytes,16,rep,name=limits,proto3" json:"limits,omitempty"`
+	// The worker's GPU devices that are the attempt's own, or of which it has its share: their numbers from 0, ascending, as many as the
+	// task asks for. Empty when it asks for none.
+	GpuDevices    []uint32 `protobuf:"varint,17,rep,packed,name=gpu_devices,json=gpuDevices,proto3" json:"gpu_devices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -436,6 +439,13 @@ func (x *Assignment) GetParents() []string {
 func (x *Assignment) GetLimits() []*Limit {
 	if x != nil {
 		return x.Limits
+	}
+	return nil
+}
+
+func (x *Assignment) GetGpuDevices() []uint32 {
+	if x != nil {
+		return x.GpuDevices
 	}
 	return nil
 }
@@ -864,7 +874,7 @@ const file_errand_v1_work_response_proto_rawDesc = "" +
 	"\bprotocol\x18\x05 \x01(\x05R\bprotocol\x12*\n" +
 	"\x11max_message_bytes\x18\x06 \x01(\x03R\x0fmaxMessageBytes\x12*\n" +
 	"\aresumed\x18\a \x03(\v2\x10.errand.v1.TokenR\aresumed\x12$\n" +
-	"\x04lost\x18\b \x03(\v2\x10.errand.v1.TokenR\x04lost\"\x87\x05\n" +
+	"\x04lost\x18\b \x03(\v2\x10.errand.v1.TokenR\x04lost\"\xa8\x05\n" +
 	"\n" +
 	"Assignment\x12&\n" +
 	"\x05token\x18\x01 \x01(\v2\x10.errand.v1.TokenR\x05token\x12\x12\n" +
@@ -887,7 +897,9 @@ const file_errand_v1_work_response_proto_rawDesc = "" +
 	"checkpoint\x18\x0e \x01(\v2\x1b.errand.v1.StoredCheckpointR\n" +
 	"checkpoint\x12\x18\n" +
 	"\aparents\x18\x0f \x03(\tR\aparents\x12(\n" +
-	"\x06limits\x18\x10 \x03(\v2\x10.errand.v1.LimitR\x06limits\x1a9\n" +
+	"\x06limits\x18\x10 \x03(\v2\x10.errand.v1.LimitR\x06limits\x12\x1f\n" +
+	"\vgpu_devices\x18\x11 \x03(\rR\n" +
+	"gpuDevices\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"u\n" +

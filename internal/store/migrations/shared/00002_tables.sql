@@ -122,7 +122,17 @@ CREATE TABLE sessions (
     expires_at TIMESTAMPTZ NOT NULL,
     ended_at   TIMESTAMPTZ,
     idle       BOOLEAN NOT NULL DEFAULT false, -- has no workers and runs nothing: it has no part of any cap
+    role       SMALLINT NOT NULL DEFAULT 0 CHECK (role BETWEEN 0 AND 2), -- 1 guest, 2 adopter: of an instance of another region
+    home       TEXT, -- that region; NULL for this one
     PRIMARY KEY (region, id)
+);
+
+-- The regions of the deployment. A number is given once and kept: it is in the first byte of every id of the region.
+CREATE TABLE regions (
+    name       TEXT NOT NULL PRIMARY KEY CHECK (octet_length(name) BETWEEN 1 AND 63),
+    number     SMALLINT NOT NULL UNIQUE CHECK (number BETWEEN 0 AND 15),
+    draining   BOOLEAN NOT NULL DEFAULT false, -- starts nothing new; other regions serve its tasks
+    changed_at TIMESTAMPTZ NOT NULL DEFAULT now()
 );
 
 -- What each write batch accepted, ended and purged, counted with the write itself.

@@ -87,7 +87,9 @@ type LendRequest struct {
 	// Most rows. At most 200; 0 asks for none.
 	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
 	// The session of the instance that calls, 16 bytes; empty when an older version calls.
-	Session       []byte `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
+	Session []byte `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
+	// The caller's region, when it is not the asked instance's: then only overdue rows are handed over, and none that may not leave.
+	Region        string `protobuf:"bytes,4,opt,name=region,proto3" json:"region,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -141,6 +143,13 @@ func (x *LendRequest) GetSession() []byte {
 		return x.Session
 	}
 	return nil
+}
+
+func (x *LendRequest) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
 }
 
 // Row is a waiting row.
@@ -1504,13 +1513,14 @@ const file_errand_peer_v1_peer_proto_rawDesc = "" +
 	"\x19errand/peer/v1/peer.proto\x12\x0eerrand.peer.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18errand/v1/overview.proto\x1a\x19errand/v1/task_spec.proto\x1a\x16errand/v1/worker.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"H\n" +
 	"\bKindRoom\x12\x1d\n" +
 	"\x04kind\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(?R\x04kind\x12\x1d\n" +
-	"\x05slots\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05slots\"\x8e\x01\n" +
+	"\x05slots\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05slots\"\xaf\x01\n" +
 	"\vLendRequest\x127\n" +
 	"\x04room\x18\x01 \x03(\v2\x18.errand.peer.v1.KindRoomB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x04room\x12 \n" +
 	"\x05limit\x18\x02 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xc8\x01(\x00R\x05limit\x12$\n" +
 	"\asession\x18\x03 \x01(\fB\n" +
-	"\xbaH\a\xd8\x01\x01z\x02h\x10R\asession\"\xfa\x02\n" +
+	"\xbaH\a\xd8\x01\x01z\x02h\x10R\asession\x12\x1f\n" +
+	"\x06region\x18\x04 \x01(\tB\a\xbaH\x04r\x02(?R\x06region\"\xfa\x02\n" +
 	"\x03Row\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\fB\a\xbaH\x04z\x02h\x10R\x02id\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x03R\aattempt\x12\x16\n" +

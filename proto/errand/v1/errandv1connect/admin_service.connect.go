@@ -147,9 +147,9 @@ type AdminServiceClient interface {
 	ListLimits(context.Context, *v1.ListLimitsRequest) (*v1.ListLimitsResponse, error)
 	// ListRegions returns the regions by name, in pages. NOT_YET_AVAILABLE in this release.
 	ListRegions(context.Context, *v1.ListRegionsRequest) (*v1.ListRegionsResponse, error)
-	// DrainRegion stops new starts in a region and lets others serve its tasks. NOT_YET_AVAILABLE in this release.
+	// DrainRegion stops new starts in a region and lets others serve its tasks.
 	DrainRegion(context.Context, *v1.DrainRegionRequest) (*v1.DrainRegionResponse, error)
-	// ResumeRegion takes a drain back. NOT_YET_AVAILABLE in this release.
+	// ResumeRegion takes a drain back.
 	ResumeRegion(context.Context, *v1.ResumeRegionRequest) (*v1.ResumeRegionResponse, error)
 	// ListWorkers returns the workers of the region.
 	ListWorkers(context.Context, *v1.ListWorkersRequest) (*v1.ListWorkersResponse, error)
@@ -683,9 +683,9 @@ type AdminServiceHandler interface {
 	ListLimits(context.Context, *v1.ListLimitsRequest) (*v1.ListLimitsResponse, error)
 	// ListRegions returns the regions by name, in pages. NOT_YET_AVAILABLE in this release.
 	ListRegions(context.Context, *v1.ListRegionsRequest) (*v1.ListRegionsResponse, error)
-	// DrainRegion stops new starts in a region and lets others serve its tasks. NOT_YET_AVAILABLE in this release.
+	// DrainRegion stops new starts in a region and lets others serve its tasks.
 	DrainRegion(context.Context, *v1.DrainRegionRequest) (*v1.DrainRegionResponse, error)
-	// ResumeRegion takes a drain back. NOT_YET_AVAILABLE in this release.
+	// ResumeRegion takes a drain back.
 	ResumeRegion(context.Context, *v1.ResumeRegionRequest) (*v1.ResumeRegionResponse, error)
 	// ListWorkers returns the workers of the region.
 	ListWorkers(context.Context, *v1.ListWorkersRequest) (*v1.ListWorkersResponse, error)
