@@ -123,6 +123,9 @@ func (e *Engine) endingSettled(asked *scheduler.Ending, stands *scheduler.Ended,
 	if stands.Verdict == scheduler.Won && !row.ID.IsZero() {
 		e.observe.Ended(row.Tier, stands.State, e.storeNow().Sub(row.StartedAt))
 	}
+	if stands.Parent && stands.State.Terminal() {
+		e.releaseChildren(asked.ID)
+	}
 	switch {
 	case stands.Verdict != scheduler.Won:
 		return
