@@ -14,6 +14,7 @@ import (
 
 type cli struct {
 	Crash      crashCmd      `cmd:"" help:"Kill, stop and cut things under load, and count what is lost or done twice."`
+	Failover   failoverCmd   `cmd:"" help:"Three regions: kill, cut off, slow down and drain one under load; nothing is lost, and the money adds up."`
 	Throughput throughputCmd `cmd:"" help:"Tasks per second, beside raw SQL and the peers on the same server."`
 	Latency    latencyCmd    `cmd:"" help:"From submit to handler start on an idle system, beside one durable insert."`
 	Admission  admissionCmd  `cmd:"" help:"What a rate costs a tenant's submits: a bucket that is asked and never empty, against none."`
@@ -25,6 +26,7 @@ type cli struct {
 	Placement  placementCmd  `cmd:"" help:"How much of a GPU cluster's public trace finds room, and how fast workers are chosen."`
 
 	Worker workerCmd `cmd:"" hidden:"" help:"A worker of the crash scenarios."`
+	Money  moneyCmd  `cmd:"" hidden:"" help:"A worker of the failover scenarios."`
 	Noop   noopCmd   `cmd:"" hidden:"" help:"A worker of the measurements."`
 	Timed  timedCmd  `cmd:"" hidden:"" help:"A worker whose tasks say how long they take."`
 }

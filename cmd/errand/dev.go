@@ -19,17 +19,22 @@ import (
 
 	"github.com/errandhq/errand/internal/devcluster"
 	"github.com/errandhq/errand/internal/store"
+	"github.com/errandhq/errand/regions"
 	"github.com/errandhq/errand/scheduler"
 )
 
 // devCmd runs a whole deployment on this machine.
 type devCmd struct {
-	Dir        string        `help:"Folder for everything, made when missing." default:".errand" placeholder:"DIR"`
-	Listen     string        `help:"Address of the scheduler: HOST:PORT. Default where it was last, else 127.0.0.1:7070, else any free port." placeholder:"ADDR"`
-	Workers    int           `help:"Worker processes for each built-in kind." default:"2"`
-	DrainGrace time.Duration `help:"How long handlers may go on after a first Ctrl-C; a second one ends it." default:"5s"`
-	LogLevel   slog.Level    `help:"Least severe messages to log: debug, info, warn, error." default:"warn"`
-	LogFormat  string        `help:"text or json." enum:"text,json" default:"text"`
+	Dir         string        `help:"Folder for everything, made when missing." default:".errand" placeholder:"DIR"`
+	Listen      string        `help:"Address of the scheduler: HOST:PORT. Default where it was last, else 127.0.0.1:7070, else any free port." placeholder:"ADDR"`
+	Workers     int           `help:"Worker processes for each built-in kind." default:"2"`
+	DrainGrace  time.Duration `help:"How long handlers may go on after a first Ctrl-C; a second one ends it." default:"5s"`
+	Regions     int           `help:"How many regions, each with its own schedulers, workers and Redis over one store." default:"1" env:"-"`
+	RegionNames []string      `help:"Their names. Default local for one, else r1, r2 ..." env:"-" placeholder:"NAME,..."`
+	Schedulers  int           `help:"Scheduler instances of each region." default:"1" env:"-"`
+	Latency     string        `help:"YAML file with round trips between regions, and to the store." env:"-" type:"path" placeholder:"FILE"`
+	LogLevel    slog.Level    `help:"Least severe messages to log: debug, info, warn, error." default:"warn"`
+	LogFormat   string        `help:"text or json." enum:"text,json" default:"text"`
 }
 
 // Bounds of errand dev.
@@ -39,6 +44,7 @@ const (
 	devWorkersMax    = 64
 	devDrainGraceMax = 14 * time.Second // with a worker's stop grace still within what a child gets to end in order
 	devReadyLimit    = 30 * time.Second
+	devShutdownGrace = 5 * time.Second
 	devReadyPause    = 20 * time.Millisecond
 )
 
@@ -63,7 +69,7 @@ func (c *devCmd) Validate() error {
 	if c.DrainGrace < 0 || c.DrainGrace > devDrainGraceMax {
 		return fmt.Errorf("--drain-grace: %v is not between 0 and %v", c.DrainGrace, devDrainGraceMax)
 	}
-	return nil
+	return c.validateRegions()
 }
 
 // dev is one run of errand dev.
@@ -93,11 +99,19 @@ func (c *devCmd) Run(ctx context.Context) error {
 // run starts one part after the other; what was started is stopped in the reverse order.
 func (d *dev) run(ctx context.Context) (err error) {
 	d.say("errand dev: everything on this machine, in %s\n", d.folder.path)
+	if d.several() {
+		return d.runRegions(ctx)
+	}
+	topology := regions.Single(d.names()[0])
+	if err := d.folder.keepTopology(&topology); err != nil {
+		return err
+	}
 	listener, err := d.listen()
 	if err != nil {
 		return err
 	}
 	defer func() { _ = listener.Close() }() // closed already by a scheduler that was started
+	d.env.forgetRegions()
 	d.env[urlVariable] = localURL(listener)
 
 	postgres, err := d.startPostgres(ctx)
@@ -106,7 +120,7 @@ func (d *dev) run(ctx context.Context) (err error) {
 	}
 	defer postgres.Stop()
 	dsn := postgres.DSN(devDatabase)
-	if err := prepareStore(ctx, dsn, d.env, d.logs().logger()); err != nil {
+	if err := prepareStore(ctx, dsn, d.env, topology.Primary, d.logs().logger()); err != nil {
 		return err
 	}
 	if err := d.env.write(d.folder.in(devEnvName)); err != nil {
@@ -123,7 +137,11 @@ func (d *dev) run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, scheduler.stop()) }()
 
-	workers, err := d.startWorkers(ctx)
+	kinds, err := d.kinds(ctx)
+	if err != nil {
+		return err
+	}
+	workers, err := d.startWorkers(ctx, kinds, "dev", []string{d.env[urlVariable]})
 	defer stopWorkers(workers)
 	if err != nil {
 		return err
@@ -132,10 +150,10 @@ func (d *dev) run(ctx context.Context) (err error) {
 
 	group, keeping := errgroup.WithContext(ctx)
 	for _, w := range workers {
-		group.Go(func() error { return d.keep(keeping, "worker "+w.name, w) })
+		group.Go(func() error { return d.keep(keeping, "worker "+w.name, w, nil) })
 	}
-	group.Go(func() error { return d.keep(keeping, "Redis", redis) })
-	group.Go(func() error { return d.keep(keeping, "PostgreSQL", postgres) })
+	group.Go(func() error { return d.keep(keeping, "Redis", redis, nil) })
+	group.Go(func() error { return d.keep(keeping, "PostgreSQL", postgres, nil) })
 	group.Go(func() error { return scheduler.watch(keeping) })
 	err = group.Wait()
 	d.say("\nstopping: the workers, the scheduler, Redis, PostgreSQL (Ctrl-C again: the workers give back what they run)")
@@ -151,11 +169,7 @@ func (d *dev) listen() (net.Listener, error) {
 		}
 		return l, nil
 	}
-	var last string
-	if u, err := url.Parse(d.env[urlVariable]); err == nil {
-		last = u.Host
-	}
-	for _, address := range []string{last, devListen} {
+	for _, address := range []string{hostOf(d.env[urlVariable]), devListen} {
 		if address == "" {
 			continue
 		}
@@ -166,6 +180,15 @@ func (d *dev) listen() (net.Listener, error) {
 		d.say("  %s is in use: another address is taken", address)
 	}
 	return net.Listen("tcp", "127.0.0.1:0")
+}
+
+// hostOf is the HOST:PORT of a URL; empty when it has none.
+func hostOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return u.Host
 }
 
 // localURL is where this machine reaches a listener.
@@ -203,14 +226,22 @@ func (d *dev) startPostgres(ctx context.Context) (*devcluster.Postgres, error) {
 
 // startRedis starts Redis, or what takes its place where it is not installed.
 func (d *dev) startRedis(ctx context.Context) (part devPart, url string, err error) {
-	r, err := devcluster.NewRedis(devcluster.RedisOptions{Dir: d.folder.sockets("redis")})
+	part, url, err = d.startRedisIn(ctx, d.folder.sockets("redis"))
+	if err != nil {
+		return nil, "", err
+	}
+	d.startedRedis(part, url)
+	return part, url, nil
+}
+
+func (d *dev) startRedisIn(ctx context.Context, dir string) (part devPart, url string, err error) {
+	r, err := devcluster.NewRedis(devcluster.RedisOptions{Dir: dir})
 	switch {
 	case errors.Is(err, devcluster.ErrMissing):
 		s := devcluster.NewStandIn()
 		if err := s.Start(ctx); err != nil {
 			return nil, "", err
 		}
-		d.started("Redis", s, "a stand-in inside the scheduler, since redis-server is not installed")
 		return s, s.URL(), nil
 	case err != nil:
 		return nil, "", err
@@ -218,8 +249,14 @@ func (d *dev) startRedis(ctx context.Context) (part devPart, url string, err err
 	if err := r.Start(ctx); err != nil {
 		return nil, "", err
 	}
-	d.started("Redis", r, r.URL())
 	return r, r.URL(), nil
+}
+
+func (d *dev) startedRedis(part devPart, url string) {
+	if part.Pid() == 0 {
+		url = "a stand-in inside the scheduler, since redis-server is not installed"
+	}
+	d.started("Redis", part, url)
 }
 
 // devScheduler is the scheduler instance inside this process.
@@ -232,7 +269,7 @@ type devScheduler struct {
 // startScheduler runs what errand serve runs, and waits until it is ready. It outlives ctx: it is stopped after the workers.
 func (d *dev) startScheduler(ctx context.Context, listener net.Listener, dsn, redisURL string) (*devScheduler, error) {
 	serve := &serveCmd{
-		Region: devRegion, Store: dsn, Redis: redisURL, Retention: store.RetentionMin, ShutdownGrace: 5 * time.Second,
+		Region: d.names()[0], Profile: regions.WAN().Name, Store: dsn, Redis: redisURL, Retention: store.RetentionMin, ShutdownGrace: devShutdownGrace,
 		Timing: timingSettingsOf(scheduler.DefaultTiming()), logSettings: *d.logs(),
 	}
 	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -241,15 +278,15 @@ func (d *dev) startScheduler(ctx context.Context, listener net.Listener, dsn, re
 		defer close(s.done)
 		s.err = serve.on(serving, listener)
 	}()
-	if err := s.ready(ctx, d.env[urlVariable]); err != nil {
+	if err := waitReady(ctx, d.env[urlVariable], s.done); err != nil {
 		return nil, errors.Join(err, s.stop())
 	}
 	d.started("Scheduler", nil, d.env[urlVariable])
 	return s, nil
 }
 
-// ready waits until the scheduler says that it can do its work.
-func (s *devScheduler) ready(ctx context.Context, url string) error {
+// waitReady waits until a scheduler says that it can do its work, or has ended.
+func waitReady(ctx context.Context, url string, done <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(ctx, devReadyLimit)
 	defer cancel()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -265,7 +302,7 @@ func (s *devScheduler) ready(ctx context.Context, url string) error {
 			}
 		}
 		select {
-		case <-s.done:
+		case <-done:
 			return errors.New("the scheduler did not start")
 		case <-ctx.Done():
 			return fmt.Errorf("the scheduler is not ready: %w", ctx.Err())

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -48,12 +49,54 @@ func parseDevEnv(raw string) (devEnv, error) {
 	return env, nil
 }
 
+// regionURLVariable has the URLs of a region's schedulers, with commas between them.
+func regionURLVariable(region string) string {
+	return urlVariable + "_" + strings.ToUpper(strings.ReplaceAll(region, "-", "_"))
+}
+
+// regions are the names of those variables.
+func (e devEnv) regions() []string {
+	var names []string
+	for name := range e {
+		if strings.HasPrefix(name, urlVariable+"_") {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// forgetRegions takes their URLs out.
+func (e devEnv) forgetRegions() {
+	for _, name := range e.regions() {
+		delete(e, name)
+	}
+}
+
+// has tells whether all URLs, with commas between them, are of this deployment.
+func (e devEnv) has(urls string) bool {
+	known := []string{e[urlVariable]}
+	for _, name := range e.regions() {
+		known = append(known, strings.Split(e[name], ",")...)
+	}
+	for url := range strings.SplitSeq(urls, ",") {
+		if !slices.Contains(known, url) {
+			return false
+		}
+	}
+	return true
+}
+
 func (e devEnv) String() string {
+	var regions strings.Builder
+	for _, name := range e.regions() {
+		regions.WriteString(name + "=" + e[name] + "\n")
+	}
 	return "# Written by errand dev at every start. Whoever reads it may do everything: keep it to yourself.\n" +
 		"# The commands of errand find it in the folders from which they are run. As variables: set -a; . FILE; set +a\n" +
-		urlVariable + "=" + e[urlVariable] + "\n" +
+		urlVariable + "=" + e[urlVariable] + "\n" + regions.String() +
 		"# tenant dev\n" + keyVariable + "=" + e[keyVariable] + "\n" +
-		"# tenants, kinds, limits, keys, workers, audit\n" + adminKeyVariable + "=" + e[adminKeyVariable] + "\n" +
+		"# tenants, kinds, limits, keys, regions, workers, audit\n" + adminKeyVariable + "=" + e[adminKeyVariable] + "\n" +
 		"# workers of the built-in kinds\n" + poolKeyVariable + "=" + e[poolKeyVariable] + "\n"
 }
 
@@ -143,7 +186,7 @@ func (r *devEnvResolver) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Fla
 	if err := r.look(); err != nil || r.env[variable] == "" {
 		return nil, err
 	}
-	if given := givenURL(ctx); given != "" && given != r.env[urlVariable] {
+	if given := givenURL(ctx); given != "" && !r.env.has(given) {
 		return nil, nil // the key of one deployment is not shown to another
 	}
 	return r.env[variable], nil
@@ -186,7 +229,7 @@ func keyVariableOf(ctx *kong.Context) string {
 			continue
 		}
 		switch p.Command.Name {
-		case "tenant", "kind", "limit", "key", "workers", "top", "audit":
+		case "tenant", "kind", "limit", "key", "region", "workers", "top", "audit":
 			return adminKeyVariable
 		case "worker":
 			return poolKeyVariable

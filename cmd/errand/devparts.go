@@ -31,8 +31,9 @@ const (
 	devSteady       = 30 * time.Second       // after which earlier ends are forgotten
 )
 
-// keep starts a part again whenever it has ended, until ctx ends: one may kill what one likes and watch what becomes of the tasks.
-func (d *dev) keep(ctx context.Context, name string, p devPart) error {
+// keep starts a part again whenever it has ended, until ctx ends: one may kill what one likes and watch what becomes of the tasks. While
+// its region's power is off it stays dead; nil has always power.
+func (d *dev) keep(ctx context.Context, name string, p devPart, power *devPower) error {
 	for ends := 1; ; ends++ {
 		since := time.Now()
 		select {
@@ -40,7 +41,11 @@ func (d *dev) keep(ctx context.Context, name string, p devPart) error {
 			return nil
 		case <-p.Done():
 		}
-		if time.Since(since) > devSteady {
+		off, err := power.wait(ctx)
+		if err != nil {
+			return nil //nolint:nilerr // the end that was asked for
+		}
+		if off || time.Since(since) > devSteady {
 			ends = 1
 		}
 		if ends > devRestartsMax {
@@ -51,11 +56,15 @@ func (d *dev) keep(ctx context.Context, name string, p devPart) error {
 			return nil
 		case <-time.After(time.Duration(ends) * devRestartPause):
 		}
-		if err := p.Start(ctx); err != nil {
+		started, err := power.start(ctx, p)
+		if err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
 			return fmt.Errorf("%s ended by itself and cannot be started again: %w", name, err)
+		}
+		if !started {
+			continue
 		}
 		d.say("%s ended by itself and was started again (pid %d)", name, p.Pid())
 	}
@@ -97,24 +106,20 @@ type devWorker struct {
 }
 
 // startWorkers starts the workers of all kinds; even with an error it returns those that it has started.
-func (d *dev) startWorkers(ctx context.Context) ([]devWorker, error) {
+func (d *dev) startWorkers(ctx context.Context, kinds []devKind, place string, urls []string) ([]devWorker, error) {
 	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	kinds, err := d.kinds(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var workers []devWorker
 	for _, kind := range kinds {
 		for number := range d.Workers {
-			w := devWorker{name: fmt.Sprintf("dev-%s-%d", kind.name, number+1)}
+			w := devWorker{name: fmt.Sprintf("%s-%s-%d", place, kind.name, number+1)}
 			args := []string{
-				"worker", "--kind", kind.name, "--url", d.env[urlVariable], "--name", w.name,
+				"worker", "--kind", kind.name, "--url", strings.Join(urls, ","), "--name", w.name,
 				"--drain-grace", d.DrainGrace.String(), "--log-level", d.LogLevel.String(), "--log-format", d.LogFormat,
 			}
-			w.Program = &devcluster.Program{Path: self, Args: append(args, kind.args...), Env: d.workerVariables(), Output: os.Stderr}
+			w.Program = &devcluster.Program{Path: self, Args: append(args, kind.args...), Env: d.variables(keyVariable + "=" + d.env[poolKeyVariable]), Output: os.Stderr}
 			if err := w.Start(ctx); err != nil {
 				return workers, err
 			}
@@ -125,10 +130,10 @@ func (d *dev) startWorkers(ctx context.Context) ([]devWorker, error) {
 	return workers, nil
 }
 
-// workerVariables are this process's variables without settings of errand: a worker is configured by its flags, and the key,
-// which nobody shall see in a list of processes.
-func (d *dev) workerVariables() []string {
-	variables := []string{keyVariable + "=" + d.env[poolKeyVariable]}
+// variables are this process's without settings of errand: what it starts is configured by its flags, and by a secret, which nobody
+// shall see in a list of processes.
+func (d *dev) variables(secret string) []string {
+	variables := []string{secret}
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "ERRAND_") {
 			variables = append(variables, v)

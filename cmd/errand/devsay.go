@@ -34,6 +34,13 @@ func (d *dev) welcome() {
 		d.say("  export %s=%s", devEnvVariable, quoteShell(file))
 	}
 	d.say(`  %s submit http '{"url": "%s/livez", "method": "GET"}' --wait`, quoteShell(os.Args[0]), d.env[urlVariable])
+	if d.several() {
+		socket := quoteShell(d.folder.sockets(devControlName))
+		d.say("\nCut a region off, kill one, look at the lines (docs/dev.md):\n")
+		d.say(`  curl --unix-socket %s http://errand/lines`, socket)
+		d.say(`  curl --unix-socket %s http://errand/lines -d '{"between": ["%s", "store"], "state": "cut"}'`, socket, d.names()[0])
+		d.say(`  curl --unix-socket %s http://errand/regions -d '{"region": "%s", "state": "killed"}'`, socket, d.names()[0])
+	}
 	d.say("\nCtrl-C stops it all; the data stay.")
 }
 

@@ -22,7 +22,7 @@ const (
 var devPoolKinds = []string{"exec", "http"}
 
 // prepareStore brings the schema to this version, and sees to it that the tenant and the keys of the environment are there.
-func prepareStore(ctx context.Context, url string, env devEnv, log *slog.Logger) error {
+func prepareStore(ctx context.Context, url string, env devEnv, home string, log *slog.Logger) error {
 	if _, err := store.Migrate(ctx, url, log); err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func prepareStore(ctx context.Context, url string, env devEnv, log *slog.Logger)
 		return err
 	}
 	defer st.Close()
-	_, err = st.CreateTenant(ctx, store.Tenant{Name: devTenant, HomeRegion: devRegion, Weight: 1})
+	_, err = st.CreateTenant(ctx, store.Tenant{Name: devTenant, HomeRegion: home, Weight: 1})
 	if err != nil && !errors.Is(err, store.ErrExists) {
 		return err
 	}

@@ -39,6 +39,7 @@ type cli struct {
 	Kind    kindCmd    `cmd:"" help:"Set defaults of kinds, and pause kinds."`
 	Limit   limitCmd   `cmd:"" help:"Set named limits, which tasks must pass to start."`
 	Key     keyCmd     `cmd:"" help:"Create, list and revoke API keys."`
+	Region  regionCmd  `cmd:"" help:"List, drain and resume regions."`
 	Workers workersCmd `cmd:"" help:"List and drain workers."`
 	Top     topCmd     `cmd:"" help:"Show who waits and who runs in a region, as it happens."`
 	Audit   auditCmd   `cmd:"" help:"Prove that nothing is lost and nothing is stuck."`

@@ -35,12 +35,13 @@ type serveCmd struct {
 	Topology string `help:"File that names all regions and how far they are from each other, the same for every instance of the deployment. Default: there is one region." placeholder:"FILE"`
 	Profile  string `help:"Times after which regions take each other for down, and of sessions: wan, or local for regions near each other." enum:"wan,local" default:"wan"`
 
-	Advertise  string `help:"URL at which the region's other instances reach this one. Default from --listen." placeholder:"URL"`
-	PeerSecret string `help:"Secret that the deployment's instances share; without one they do not talk to each other."`
-	TLSCert    string `help:"File with the server's certificate." placeholder:"FILE"`
-	TLSKey     string `help:"File with its key." placeholder:"FILE"`
-	ClientCA   string `help:"File with the authorities of client certificates; clients must then have one." placeholder:"FILE"`
-	PeerCA     string `help:"File with the authorities of the other instances' certificates. Default the system's." placeholder:"FILE"`
+	Advertise  string            `help:"URL at which the region's other instances reach this one. Default from --listen." placeholder:"URL"`
+	PeerRoute  map[string]string `help:"HOST:PORT=HOST:PORT, may be repeated: reach an instance that advertises the first at the second, where regions see each other through gateways." mapsep:"," placeholder:"ADDR=ADDR"`
+	PeerSecret string            `help:"Secret that the deployment's instances share; without one they do not talk to each other."`
+	TLSCert    string            `help:"File with the server's certificate." placeholder:"FILE"`
+	TLSKey     string            `help:"File with its key." placeholder:"FILE"`
+	ClientCA   string            `help:"File with the authorities of client certificates; clients must then have one." placeholder:"FILE"`
+	PeerCA     string            `help:"File with the authorities of the other instances' certificates. Default the system's." placeholder:"FILE"`
 
 	Retention     time.Duration `help:"How long ended tasks are kept; at least 168h." default:"168h"`
 	ShutdownGrace time.Duration `help:"How long a polite end may take." default:"15s"`
@@ -74,7 +75,7 @@ func (t *timingSettings) timing(p *regions.Profile) scheduler.Timing {
 
 // profile is the named times of regions, with what is set.
 func (c *serveCmd) profile() (regions.Profile, error) {
-	p, err := regions.ProfileNamed(c.Profile)
+	p, err := regions.ProfileNamed(cmp.Or(c.Profile, regions.WAN().Name)) // the flag's default
 	if err != nil {
 		return p, fmt.Errorf("--profile: %w", err)
 	}
@@ -107,6 +108,9 @@ func (c *serveCmd) Validate() error {
 	}
 	if c.Retention < store.RetentionMin {
 		return fmt.Errorf("--retention: %v is less than %v, for which idempotency keys stand", c.Retention, store.RetentionMin)
+	}
+	if err := checkRoutes(c.PeerRoute); err != nil {
+		return err
 	}
 	p, err := c.profile()
 	if err != nil {
@@ -162,7 +166,7 @@ func (c *serveCmd) printConfig() error {
 	}
 	raw, err := yaml.Marshal(map[string]any{
 		"region": shown.Region, "topology": shown.Topology, "profile": shown.Profile, "listen": shown.Listen, "store": redactURL(shown.Store), "redis": redactURL(shown.Redis),
-		"advertise": shown.Advertise, "metrics-listen": shown.MetricsListen, "pprof": shown.Pprof, "peer-secret": shown.PeerSecret, "tls-cert": shown.TLSCert, "tls-key": shown.TLSKey,
+		"advertise": shown.Advertise, "metrics-listen": shown.MetricsListen, "pprof": shown.Pprof, "peer-secret": shown.PeerSecret, "peer-route": shown.PeerRoute, "tls-cert": shown.TLSCert, "tls-key": shown.TLSKey,
 		"retention": shown.Retention.String(), "client-ca": shown.ClientCA, "peer-ca": shown.PeerCA, "shutdown-grace": shown.ShutdownGrace.String(), "session-ttl": times.SessionTTL.String(),
 		"session-renew": times.Renewal.String(), "session-margin": times.Margin.String(),
 		"reattach-grace": times.ReattachGrace.String(), "worker-lease": times.WorkerLease.String(),
@@ -358,5 +362,26 @@ func (c *serveCmd) peerClient() (*http.Client, error) {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
-	return &http.Client{Transport: &http.Transport{Protocols: protocols, TLSClientConfig: cfg, IdleConnTimeout: time.Minute}}, nil
+	return &http.Client{Transport: &http.Transport{
+		Protocols: protocols, TLSClientConfig: cfg, IdleConnTimeout: time.Minute, DialContext: c.dialPeer,
+	}}, nil
+}
+
+// dialPeer goes the way that is set for an address, else straight there. Whom it reaches is checked against the address all the same.
+func (c *serveCmd) dialPeer(ctx context.Context, network, address string) (net.Conn, error) {
+	if route := c.PeerRoute[address]; route != "" {
+		address = route
+	}
+	return (&net.Dialer{}).DialContext(ctx, network, address)
+}
+
+func checkRoutes(routes map[string]string) error {
+	for from, to := range routes {
+		for _, address := range []string{from, to} {
+			if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
+				return fmt.Errorf("--peer-route: %q is not HOST:PORT", address)
+			}
+		}
+	}
+	return nil
 }

@@ -9,5 +9,8 @@
 // A Program is any other child, which lives and dies in the same way: a worker, for instance. A StandIn serves where Redis is not
 // installed.
 //
+// Several regions on one machine are as far from each other, and from their store, as Lines say: TCP proxies that delay, and that can
+// be cut, closed and made longer while they are used.
+//
 // The methods of one server are called by one goroutine at a time.
 package devcluster

@@ -229,14 +229,23 @@ func (p *Postgres) failed(why error) error {
 
 // DSN is the URL of a database on the server.
 func (p *Postgres) DSN(database string) string {
-	u := url.URL{Scheme: "postgres", User: url.User("errand"), Path: "/" + database}
 	if p.opts.Port == 0 {
-		query := url.Values{"host": {p.opts.SocketDir}, "port": {strconv.Itoa(socketPort)}}
-		u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // which PostgreSQL's clients take for a plus
-	} else {
-		u.Host = "127.0.0.1:" + strconv.Itoa(p.opts.Port)
-		u.RawQuery = "sslmode=disable"
+		return DSNAt(p.opts.SocketDir, database)
 	}
+	return DSNOver("127.0.0.1:"+strconv.Itoa(p.opts.Port), database)
+}
+
+// DSNOver is the URL of a database by way of another address, HOST:PORT: a line's.
+func DSNOver(address, database string) string {
+	u := url.URL{Scheme: "postgres", User: url.User("errand"), Host: address, Path: "/" + database, RawQuery: "sslmode=disable"}
+	return u.String()
+}
+
+// DSNAt is the URL of a database by way of a socket in another folder: a line's.
+func DSNAt(socketDir, database string) string {
+	query := url.Values{"host": {socketDir}, "port": {strconv.Itoa(socketPort)}}
+	u := url.URL{Scheme: "postgres", User: url.User("errand"), Path: "/" + database}
+	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // which PostgreSQL's clients take for a plus
 	return u.String()
 }
 
