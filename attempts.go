@@ -81,6 +81,7 @@ func (w *Worker) attempt(id attemptID, a *errandv1.Assignment) *Attempt {
 		ContentType: a.GetContentType(), Labels: a.GetLabels(), Limits: limitsOf(a.GetLimits()), EffectKey: a.GetEffectKey(), Counted: int(a.GetCounted()),
 		MaxAttempts: int(a.GetMaxAttempts()), TraceParent: a.GetTraceParent(), Exclusive: a.GetExclusive(), Worker: instance(w.id),
 	}
+	at.parents = func(ctx context.Context) ([]ParentResult, error) { return w.readParents(ctx, id) }
 	for _, d := range a.GetGpuDevices() {
 		at.GPUs = append(at.GPUs, int(d))
 	}

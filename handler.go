@@ -28,6 +28,8 @@ type Attempt struct {
 	// GPUs are the numbers of the worker's devices that the attempt may use, from 0; nothing keeps it from the others. Empty for a task
 	// that needs none.
 	GPUs []int
+
+	parents func(ctx context.Context) ([]ParentResult, error)
 }
 
 // Result is what a handler returns: opaque, at most 256 KiB.

@@ -85,6 +85,11 @@ type Spec struct {
 	RefuseHeld bool
 	// Exclusive says that a handler must have stopped before another attempt may start.
 	Exclusive bool
+
+	// Parents are handles of tasks that this one waits for, each once; at most 1000. They may have ended already.
+	Parents []string
+	When    Condition // when it may run, if it has parents; default AllSucceeded
+	IfNot   IfNot     // what becomes of it when that cannot be any more; default CancelIt
 }
 
 // Limit names a cap on rate or concurrency that an operator has set for the tenant. A name for which none is set caps nothing.
@@ -123,6 +128,7 @@ func (s *Spec) message() *errandv1.TaskSpec {
 	if s.RefuseHeld {
 		m.UniquePolicy = errandv1.UniquePolicy_UNIQUE_POLICY_REFUSE
 	}
+	s.parentsInto(m)
 	for _, l := range s.Limits {
 		m.Limits = append(m.Limits, &errandv1.Limit{Name: l.Name, Key: l.Key})
 	}
@@ -192,6 +198,13 @@ type Task struct {
 	RunAt           time.Time // not before; zero means at once
 	StartedAt       time.Time
 	EndedAt         time.Time
+
+	Graph       string   // the graph that it was submitted with; empty for none
+	Name        string   // its name there
+	Parents     []string // the first 1000; only from Get, as what follows
+	ParentCount int
+	OpenParents int // that have not ended, as far as the task has been told
+	Children    int
 }
 
 func taskOf(m *errandv1.Task) Task {
@@ -204,6 +217,8 @@ func taskOf(m *errandv1.Task) Task {
 		EffectKey: m.GetEffectKey(), Worker: m.GetWorker(), CancelRequested: m.GetCancelRequested(),
 		CreatedAt: timeOf(m.GetCreatedAt()), ReadyAt: timeOf(m.GetReadyAt()), Due: timeOf(m.GetDue()),
 		RunAt: timeOf(m.GetSpec().GetRunAt()), StartedAt: timeOf(m.GetStartedAt()), EndedAt: timeOf(m.GetEndedAt()),
+		Graph: m.GetGraphId(), Name: m.GetGraphName(), Parents: m.GetSpec().GetParents(), ParentCount: int(m.GetParents()),
+		OpenParents: int(m.GetOpenParents()), Children: int(m.GetChildren()),
 	}
 	t.needsOf(m.GetSpec())
 	return t

@@ -175,6 +175,8 @@ func checkTx(scope TxScope, spec *Spec) error {
 		return bad("Payload", "at most 256 KiB")
 	case spec.Tier == Urgent:
 		return bad("Tier", "a task in a transaction cannot be urgent: submit it after the commit")
+	case len(spec.Parents) > 0:
+		return bad("Parents", "a task in a transaction cannot wait for others: submit it after the commit")
 	case spec.RejectInfeasible:
 		return bad("RejectInfeasible", "a transaction does not ask a scheduler: nobody can tell")
 	case spec.Tier < 0 || spec.Tier > Deferrable:

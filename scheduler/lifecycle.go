@@ -14,6 +14,7 @@ import (
 var (
 	ErrNotWaiting = errors.New("the task is not waiting")
 	ErrNotRunning = errors.New("the task is not running")
+	ErrNotBlocked = errors.New("the task does not wait for parents")
 	ErrNotDue     = errors.New("the task's time has not come")
 	ErrTooLate    = errors.New("the task's start_by has passed")
 	ErrSeenOther  = errors.New("the task has changed since it was read")
@@ -106,6 +107,57 @@ func (t Task) Cancel(message string, now time.Time) (Task, error) {
 	return t.end(Canceled, now, &Failure{Reason: ReasonCanceled, Message: message}), nil
 }
 
+// Release lets a blocked task go whose parents allow it: to ready, or to scheduled when its time has not come.
+func (t Task) Release(now time.Time) (Task, error) {
+	switch {
+	case t.State != Blocked:
+		return t, fmt.Errorf("release %s: %w", t.Ref, ErrNotBlocked)
+	case t.pastStartBy(now): // it expires
+		return t, fmt.Errorf("release %s: %w", t.Ref, ErrTooLate)
+	case t.RunAt.After(now):
+		t.State, t.WakeAt = Scheduled, t.firstWake()
+		return t, nil
+	}
+	t.State, t.WakeAt = Ready, t.StartBy
+	t.ReadyAt, t.Due = now, now.Add(t.Tolerance)
+	return t, nil
+}
+
+// Forsake ends a blocked task whose parents will never allow it.
+func (t Task) Forsake(why *Failure, now time.Time) (Task, error) {
+	if t.State != Blocked {
+		return t, fmt.Errorf("cancel %s for its parents: %w", t.Ref, ErrNotBlocked)
+	}
+	return t.end(Canceled, now, why), nil
+}
+
+// Wait puts a blocked task to sleep that was just stored: an end of one of its parents wakes it, or its start_by.
+func (t Task) Wait() (Task, error) {
+	if t.State != Blocked {
+		return t, fmt.Errorf("let %s wait: %w", t.Ref, ErrNotBlocked)
+	}
+	t.WakeAt = t.StartBy
+	return t, nil
+}
+
+// Adopt notes that a task has got a child. Of one that has ended already, somebody must tell the child.
+func (t Task) Adopt(now time.Time) Task {
+	t.Parent = true
+	if t.State.Terminal() {
+		t.WakeAt = now
+	}
+	return t
+}
+
+// Rest notes that all children of an ended task have been looked at since its wake time was read.
+func (t Task) Rest(seen time.Time) (Task, error) {
+	if !t.State.Terminal() || !t.WakeAt.Equal(seen) {
+		return t, fmt.Errorf("let %s rest: %w", t.Ref, ErrSeenOther)
+	}
+	t.WakeAt = time.Time{}
+	return t, nil
+}
+
 // Attach hands a running attempt to another scheduler instance. The worker and the attempt stay as they are.
 func (t Task) Attach(token Token, session SessionID) (Task, error) {
 	if t.State != Running || t.Token() != token {
@@ -169,6 +221,9 @@ func (t Task) moveTo(e *Ending, now time.Time) (Task, error) {
 // whether what stands is what it reported.
 func (t Task) end(to State, now time.Time, why *Failure) Task {
 	t.State, t.EndedAt, t.WakeAt, t.Failure = to, now, time.Time{}, why
+	if t.Parent { // that its children are to be looked at, and nothing else: no end waits for a child
+		t.WakeAt = now
+	}
 	return t
 }
 

@@ -27,6 +27,8 @@ var arrows = []arrow{
 	{"wake", func(t Task, now time.Time) (Task, error) { return t.Wake(t.Attempt, now) }},
 	{"expire", func(t Task, now time.Time) (Task, error) { return t.Expire(now) }},
 	{"cancel", func(t Task, now time.Time) (Task, error) { return t.Cancel("why", now) }},
+	{"release", func(t Task, now time.Time) (Task, error) { return t.Release(now) }},
+	{"forsake", func(t Task, now time.Time) (Task, error) { return t.Forsake(&Failure{Reason: ReasonParents}, now) }},
 	{"attach", func(t Task, _ time.Time) (Task, error) { return t.Attach(t.Token(), SessionID{8}) }},
 	{"succeed", endTo(Succeeded)},
 	{"fail", endTo(Failed)},
@@ -66,6 +68,8 @@ func TestEveryStateAndEveryArrow(t *testing.T) {
 		"wake":            {Scheduled: Ready},
 		"expire":          {}, // without a start_by that has passed, from nowhere
 		"cancel":          {Scheduled: Canceled, Ready: Canceled, Blocked: Canceled, Running: Running},
+		"release":         {Blocked: Ready},
+		"forsake":         {Blocked: Canceled},
 		"attach":          {Running: Running},
 		"succeed":         {Running: Succeeded},
 		"fail":            {Running: Failed},
@@ -97,6 +101,7 @@ func TestStartByHasPassed(t *testing.T) {
 	allowed := map[string]map[State]State{
 		"expire":       {Scheduled: Expired, Ready: Expired, Blocked: Expired},
 		"cancel":       {Scheduled: Canceled, Ready: Canceled, Blocked: Canceled, Running: Running},
+		"forsake":      {Blocked: Canceled},
 		"attach":       {Running: Running},
 		"succeed":      {Running: Succeeded},
 		"fail":         {Running: Failed},

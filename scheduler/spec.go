@@ -7,6 +7,7 @@ import (
 
 	"github.com/errandhq/errand/internal/txsql"
 	"github.com/errandhq/errand/placement"
+	"github.com/errandhq/errand/scheduler/graph"
 )
 
 // Defaults and limits of what a submitter may ask for.
@@ -59,6 +60,11 @@ type Spec struct {
 	// RejectInfeasible says that a task which would not start in time as things are shall not be stored.
 	RejectInfeasible bool `json:"reject_infeasible,omitempty"`
 	RefuseHeld       bool `json:"refuse_held,omitempty"` // refuse rather than join the open task that holds the unique key
+
+	Condition  graph.Condition `json:"condition,omitempty"`  // when it may run, if it has parents; default all succeeded
+	Impossible graph.Policy    `json:"impossible,omitempty"` // what becomes of it when that cannot be any more; default cancel
+	Graph      string          `json:"graph,omitempty"`      // the ID, as text, of the graph that it was submitted with; empty for none
+	Name       string          `json:"name,omitempty"`       // its name there
 }
 
 // Attempts is the number of counted starts after which the task has failed.

@@ -43,6 +43,9 @@ type Task struct {
 	UniqueKey      string // at most one open task per tenant and key, in all regions; empty for none
 	EffectKey      ID     // the first task of a redrive chain; its own ID by default
 	TraceParent    string // W3C trace context of the submitter
+
+	Parents []Ref // of a new task only: what it waits for, in the order in which it names them
+	Parent  bool  // has children: once it has ended, its WakeAt says that they must be looked at
 }
 
 // Class names the tasks that the same workers could start.
@@ -75,6 +78,7 @@ const (
 	ReasonBackpressure  Reason = "backpressure"   // what a named limit guards asked for less
 	ReasonPoison        Reason = "poison"         // it took too many workers down
 	ReasonCanceled      Reason = "canceled"       // somebody asked for it
+	ReasonParents       Reason = "parents"        // its parents can no longer meet its condition
 	ReasonExpired       Reason = "expired"        // not started by its start_by
 	ReasonBadResult     Reason = "bad_result"     // the handler's result could not be stored
 )

@@ -36,13 +36,14 @@ const (
 	InsertKeyReused                           // its idempotency key stands for a different request
 	InsertNotStarted                          // nothing stored, and worth another try: an eager start whose session has ended, a key just freed
 	InsertHeld                                // its unique key is held by the open task named by Existing: nothing stored
+	InsertNoParent                            // one of its parents, named by Existing, is not there or is another tenant's: nothing stored
 )
 
 // Inserted is the answer for one task.
 type Inserted struct {
 	ID       ID
 	Verdict  InsertVerdict
-	Existing Ref       // for InsertDuplicate, InsertKeyReused and InsertHeld
+	Existing Ref       // for InsertDuplicate, InsertKeyReused, InsertHeld and InsertNoParent
 	State    State     // where the task stands now
 	At       time.Time // created_at
 }
@@ -130,6 +131,7 @@ type Ended struct {
 	Verdict Verdict
 	State   State // where the task stands now
 	Attempt int64 // the attempt that stands now
+	Parent  bool  // it has children
 }
 
 // AttachBatch takes running attempts over for a session, guarded by their tokens.
@@ -174,6 +176,7 @@ type Moved struct {
 	Verdict Verdict
 	State   State
 	Due     time.Time
+	Parent  bool // it has children
 }
 
 // CancelBatch writes the wish to cancel: waiting tasks end at once, running ones are marked. Only rows of the tenant.
@@ -192,6 +195,7 @@ type CancelAnswer struct {
 	State   State
 	Token   Token     // for State Running: the attempt to stop
 	Session SessionID // and who dispatches it
+	Parent  bool      // it has children
 }
 
 // Claimed is the answer for one claim. Start is set when the verdict is Won.

@@ -33,6 +33,7 @@ type cli struct {
 	Explain explainCmd `cmd:"" help:"Say why a task does not run."`
 	Update  updateCmd  `cmd:"" help:"Change a task that waits."`
 	Cancel  cancelCmd  `cmd:"" help:"Cancel a task."`
+	Graph   graphCmd   `cmd:"" help:"Submit, show and cancel graphs: tasks that wait for tasks."`
 
 	Tenant  tenantCmd  `cmd:"" help:"Create, change, pause, list and delete tenants."`
 	Kind    kindCmd    `cmd:"" help:"Set defaults of kinds, and pause kinds."`

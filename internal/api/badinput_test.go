@@ -395,6 +395,7 @@ var codeOfReason = map[string]string{
 	refusedField: "invalid_argument", reasonNotYetAvailable: "unimplemented", reasonMalformed: "invalid_argument",
 	"TASK_NOT_WAITING": "failed_precondition", "TASK_NOT_FOUND": "not_found", "TENANT_NOT_FOUND": "not_found", "KEY_NOT_FOUND": "not_found", "WORKER_NOT_FOUND": "not_found", "REGION_NOT_FOUND": "not_found",
 	"TENANT_EXISTS": "already_exists", "KIND_NOT_FOUND": "not_found", "LIMIT_NOT_FOUND": "not_found",
+	"PARENT_NOT_FOUND": "not_found", "GRAPH_NOT_FOUND": "not_found", reasonGraphCycle: "invalid_argument",
 }
 
 // streams have tests of bad input of their own.
@@ -408,6 +409,7 @@ func TestBadInput(t *testing.T) {
 	cases = append(cases, badOperators()...)
 	cases = append(cases, badSettings()...)
 	cases = append(cases, badPolls()...)
+	cases = append(cases, badGraphs(e)...)
 	cases = append(cases, badChanges(e)...)
 	covered := map[string]bool{}
 	for _, c := range cases {

@@ -11,12 +11,13 @@ import (
 
 	errandv1 "github.com/errandhq/errand/proto/errand/v1"
 	"github.com/errandhq/errand/scheduler"
+	"github.com/errandhq/errand/scheduler/graph"
 )
 
 // taskOf turns a submission into a new task, without its times: those depend on when it comes, see setTimes. Rules of single
 // fields were checked before; here are those between fields. prefix is the path of the spec in the request, for errors; defaults are
-// the kind's.
-func taskOf(spec *errandv1.TaskSpec, prefix, tenant string, defaults *scheduler.KindDefaults) (scheduler.Task, error) {
+// the kind's. Parents live in the region; an empty one takes any.
+func taskOf(spec *errandv1.TaskSpec, prefix, tenant, region string, defaults *scheduler.KindDefaults) (scheduler.Task, error) {
 	if !plain(spec) {
 		if err := onlyServed(spec, prefix); err != nil {
 			return scheduler.Task{}, err
@@ -64,6 +65,10 @@ func taskOf(spec *errandv1.TaskSpec, prefix, tenant string, defaults *scheduler.
 	if spec.GetUniquePolicy() != 0 && t.UniqueKey == "" {
 		return scheduler.Task{}, invalid(prefix+"unique_policy", "says nothing without a unique_key")
 	}
+	if t.Parents, err = parentsOf(spec.GetParents(), prefix, region); err != nil {
+		return scheduler.Task{}, err
+	}
+	t.Spec.Condition, t.Spec.Impossible = graph.Condition(spec.GetParentCondition()), graph.Policy(spec.GetImpossiblePolicy())
 	if t.IdempotencyKey != "" {
 		t.Fingerprint = fingerprint(spec)
 	}
@@ -151,6 +156,13 @@ func taskMessage(t *scheduler.Task, payloads bool) *errandv1.Task {
 		EffectKey:       scheduler.Ref{Region: t.Region, ID: t.EffectKey}.String(),
 		Spec:            specMessage(t),
 	}
+	if t.State.Terminal() { // when its children are looked at is nobody's concern
+		m.WakeAt = nil
+	}
+	if t.Spec.Graph != "" {
+		m.GraphId, m.GraphName = t.Region+"."+t.Spec.Graph, t.Spec.Name
+		m.Spec.IdempotencyKey = "" // the graph's
+	}
 	if !t.Worker.IsZero() {
 		m.Worker = t.Worker.String()
 	}
@@ -174,7 +186,8 @@ func specMessage(t *scheduler.Task) *errandv1.TaskSpec {
 		MaxWorkerLosses: &maxLosses,
 		IdempotencyKey:  t.IdempotencyKey,
 		UniqueKey:       t.UniqueKey,
-		Exclusive:       t.Spec.Exclusive,
+		ParentCondition: errandv1.ParentCondition(t.Spec.Condition), ImpossiblePolicy: errandv1.ImpossiblePolicy(t.Spec.Impossible),
+		Exclusive: t.Spec.Exclusive,
 
 		RejectIfInfeasible: t.Spec.RejectInfeasible,
 	}

@@ -48,7 +48,9 @@ const (
 var rpcRows = map[string]rpcRow{
 	"TaskService.SubmitTask":   {body: `{"spec":{"kind":"email"}}`},
 	"TaskService.SubmitTasks":  {body: `{"specs":[{"kind":"email"}]}`},
-	"TaskService.SubmitGraph":  {body: `{"tasks":[{"name":"a","spec":{"kind":"email"}}]}`, want: later501},
+	"TaskService.SubmitGraph":  {body: `{"tasks":[{"name":"a","spec":{"kind":"email"}}]}`},
+	"TaskService.GetGraph":     {body: `{"graphId":"TASK"}`, want: notFound}, // the task was submitted without one
+	"TaskService.CancelGraph":  {body: `{"graphId":"TASK"}`, want: notFound},
 	"TaskService.GetTask":      {body: `{"taskId":"TASK"}`, other: notFound},
 	"TaskService.WaitTask":     {body: `{"taskId":"TASK","timeout":"0s"}`, other: notFound},
 	"TaskService.ListTasks":    {body: `{}`},
@@ -76,7 +78,7 @@ var rpcRows = map[string]rpcRow{
 		body: `{"register":{"protocol":1,"workerInstance":"AAAAAAAAAAAAAAAAAAAAAA==","kinds":[{"kind":"email","slots":1}]},"wait":"0.010s"}`,
 	},
 	"WorkerService.Report":      {body: `{"workerInstance":"AAAAAAAAAAAAAAAAAAAAAA=="}`},
-	"WorkerService.ReadParents": {body: `{"workerInstance":"AAAAAAAAAAAAAAAAAAAAAA==","token":` + someToken + `}`, want: later501},
+	"WorkerService.ReadParents": {body: `{"workerInstance":"AAAAAAAAAAAAAAAAAAAAAA==","token":` + someToken + `}`, want: "failed_precondition"},
 
 	"AdminService.CreateTenant":   {body: `{"name":"tNUMBER"}`},
 	"AdminService.UpdateTenant":   {body: `{"name":"acme","weight":2}`},

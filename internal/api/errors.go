@@ -17,6 +17,7 @@ import (
 // The stable reasons of errors that have no row in the table. They never change meaning.
 const (
 	reasonInvalidField    = "INVALID_FIELD"
+	reasonGraphCycle      = "GRAPH_CYCLE"
 	reasonMalformed       = "MALFORMED"
 	reasonNotYetAvailable = "NOT_YET_AVAILABLE"
 	reasonInfeasible      = "INFEASIBLE"
@@ -61,6 +62,9 @@ var table = []row{
 	{cause: context.DeadlineExceeded, code: connect.CodeDeadlineExceeded, reason: "DEADLINE_EXCEEDED", message: "the call's deadline has passed"},
 
 	{cause: errTaskNotFound, code: connect.CodeNotFound, reason: "TASK_NOT_FOUND"},
+	{cause: errParentNotFound, code: connect.CodeNotFound, reason: "PARENT_NOT_FOUND"},
+	{cause: engine.ErrNoParent, code: connect.CodeNotFound, reason: "PARENT_NOT_FOUND"},
+	{cause: errGraphNotFound, code: connect.CodeNotFound, reason: "GRAPH_NOT_FOUND"},
 	{cause: errTenantNotFound, code: connect.CodeNotFound, reason: "TENANT_NOT_FOUND"},
 	{cause: errRegionNotFound, code: connect.CodeNotFound, reason: "REGION_NOT_FOUND"},
 	{cause: errKindNotFound, code: connect.CodeNotFound, reason: "KIND_NOT_FOUND"},
@@ -96,6 +100,7 @@ var table = []row{
 	{cause: scheduler.ErrBadID, code: connect.CodeInvalidArgument, reason: reasonInvalidField},
 	{cause: scheduler.ErrNotWaiting, code: connect.CodeFailedPrecondition, reason: "TASK_NOT_WAITING"},
 	{cause: scheduler.ErrNotRunning, code: connect.CodeFailedPrecondition, reason: "TASK_NOT_RUNNING"},
+	{cause: scheduler.ErrNotBlocked, code: connect.CodeFailedPrecondition, reason: "TASK_NOT_BLOCKED"},
 	{cause: scheduler.ErrNotDue, code: connect.CodeFailedPrecondition, reason: "TASK_NOT_DUE"},
 	{cause: scheduler.ErrTooLate, code: connect.CodeFailedPrecondition, reason: "TASK_TOO_LATE"},
 	{cause: scheduler.ErrSeenOther, code: connect.CodeAborted, reason: "TASK_CHANGED"},

@@ -10,7 +10,8 @@ import (
 var served = map[protoreflect.FullName]map[protoreflect.Name]bool{
 	"errand.v1.TaskSpec": names("kind", "payload", "content_type", "labels", "tier", "delay_tolerance", "run_at", "delay", "start_by",
 		"start_within", "attempt_timeout", "max_attempts", "max_worker_losses", "retry_policy", "idempotency_key", "exclusive", "unique_key",
-		"unique_policy", "limits", "reject_if_infeasible", "requirements", "selectors", "preferences", "near", "allowed_regions"),
+		"unique_policy", "limits", "reject_if_infeasible", "requirements", "selectors", "preferences", "near", "parents",
+		"parent_condition", "impossible_policy", "allowed_regions"),
 	"errand.v1.TaskChanges":  names("tier", "delay_tolerance", "run_at", "delay", "start_by", "start_within", "labels"),
 	"errand.v1.KindDefaults": names("tier", "delay_tolerance", "attempt_timeout", "max_attempts", "max_worker_losses", "retry_policy", "requirements"),
 	"errand.v1.NamedLimit":   names("tenant", "name", "concurrency", "rate"),

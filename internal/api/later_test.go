@@ -65,7 +65,7 @@ func something(m protoreflect.Message, field protoreflect.FieldDescriptor) proto
 func TestEveryFieldOfATaskIsServedOrRefused(t *testing.T) {
 	now := time.Now()
 	turned := func(spec *errandv1.TaskSpec) (scheduler.Task, error) {
-		task, err := taskOf(spec, "spec.", "acme", &scheduler.KindDefaults{})
+		task, err := taskOf(spec, "spec.", "acme", "eu", &scheduler.KindDefaults{})
 		if err == nil {
 			err = setTimes(&task, spec, "spec.", now)
 		}
@@ -87,6 +87,9 @@ func TestEveryFieldOfATaskIsServedOrRefused(t *testing.T) {
 			}
 			continue
 		}
+		if field.Name() == "parents" { // handles
+			spec.Parents = []string{scheduler.Ref{Region: "eu", ID: scheduler.ID{1}}.String()}
+		}
 		task, err := turned(spec)
 		switch {
 		case served["errand.v1.TaskSpec"][field.Name()] && err != nil:
@@ -100,7 +103,7 @@ func TestEveryFieldOfATaskIsServedOrRefused(t *testing.T) {
 }
 
 func TestEmptyRequirementsAskForNothing(t *testing.T) {
-	if _, err := taskOf(&errandv1.TaskSpec{Kind: "email", Requirements: &errandv1.Requirements{}}, "", "acme", &scheduler.KindDefaults{}); err != nil {
+	if _, err := taskOf(&errandv1.TaskSpec{Kind: "email", Requirements: &errandv1.Requirements{}}, "", "acme", "eu", &scheduler.KindDefaults{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -169,6 +172,11 @@ func TestEveryFieldOfASettingIsServedOrRefused(t *testing.T) {
 var servedRequests = map[protoreflect.FullName][]protoreflect.Name{
 	"errand.v1.SubmitTaskRequest":     {"spec"},
 	"errand.v1.SubmitTasksRequest":    {"specs"},
+	"errand.v1.SubmitGraphRequest":    {"tasks", "idempotency_key"},
+	"errand.v1.GraphTask":             {"name", "spec", "after"},
+	"errand.v1.GetGraphRequest":       {"graph_id", "page_size", "page_token"},
+	"errand.v1.CancelGraphRequest":    {"graph_id", "reason"},
+	"errand.v1.ReadParentsRequest":    {"token", "worker_instance", "page_size", "page_token"},
 	"errand.v1.GetTaskRequest":        {"task_id", "include_attempts", "omit_payload"},
 	"errand.v1.WaitTaskRequest":       {"task_id", "timeout"},
 	"errand.v1.ListTasksRequest":      {"filter", "page_size", "page_token", "include_payloads"},

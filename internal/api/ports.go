@@ -15,6 +15,8 @@ import (
 // Scheduler is what the edge needs of the scheduler instance in this process. [engine.Shell] implements it.
 type Scheduler interface {
 	Submit(ctx context.Context, tasks []scheduler.Task) ([]engine.SubmitOutcome, error)
+	// Link stores tasks that have parents, or are a graph.
+	Link(ctx context.Context, in engine.LinkAsked) (engine.LinkAnswered, error)
 	Cancel(ctx context.Context, region, tenant, message string, ids []scheduler.ID) ([]scheduler.CancelAnswer, error)
 	// Explain says what keeps a waiting task from starting as far as this instance knows, or with a token where that attempt runs.
 	Explain(ctx context.Context, row scheduler.ReadyRow, token scheduler.Token) (scheduler.Hold, error)
@@ -52,6 +54,7 @@ type Workers interface {
 
 // Tasks reads tasks, and changes those that wait.
 type Tasks interface {
+	Links
 	// Task returns a tenant's task, or store.ErrNotFound.
 	Task(ctx context.Context, tenant string, ref scheduler.Ref) (scheduler.Task, error)
 	// UpdateTask changes a waiting task of a tenant and returns it as it stands then. Its errors are scheduler.ErrNotFound, a

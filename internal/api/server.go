@@ -95,7 +95,7 @@ func Handler(cfg Config) (http.Handler, error) {
 	}, options))
 	tenants(errandv1connect.NewScheduleServiceHandler(errandv1connect.UnimplementedScheduleServiceHandler{}, options))
 	mount(auth.only(store.ScopeTenant, store.ScopePool))(errandv1connect.NewWorkerServiceHandler(
-		&workerService{deployment: newDeployment(&cfg), scheduler: cfg.Scheduler, valid: valid}, options))
+		&workerService{deployment: newDeployment(&cfg), scheduler: cfg.Scheduler, tasks: cfg.Tasks, valid: valid}, options))
 	mount(auth.only(store.ScopeAdmin))(errandv1connect.NewAdminServiceHandler(&adminService{
 		deployment: newDeployment(&cfg), tenants: cfg.Tenants, kinds: cfg.Kinds, limits: cfg.Limits, places: cfg.Places, keys: cfg.Keys, audit: cfg.Auditor, workers: cfg.Workers,
 		auth: auth, scheduler: cfg.Scheduler, others: cfg.Others,

@@ -53,7 +53,7 @@ func (s *taskService) SubmitTask(ctx context.Context, req *errandv1.SubmitTaskRe
 	if err != nil {
 		return nil, err
 	}
-	return outcomeOf(&outcomes[0])
+	return outcomeOf(&outcomes[0], req.GetSpec(), prefix)
 }
 
 // SubmitTasks refuses the whole batch when a spec breaks a rule; what depends on the clock, the scheduler or the store is
@@ -80,7 +80,7 @@ func (s *taskService) SubmitTasks(ctx context.Context, req *errandv1.SubmitTasks
 			return nil, err
 		}
 		for i := range outcomes {
-			accepted, err := outcomeOf(&outcomes[i])
+			accepted, err := outcomeOf(&outcomes[i], specs[i], specPath(at[i]))
 			if err != nil {
 				answers[at[i]] = refused(err)
 				continue
@@ -102,7 +102,7 @@ func (s *taskService) taskOf(spec *errandv1.TaskSpec, prefix, tenant string) (sc
 		}
 	}
 	kind, _ := s.settings.Kind(tenant, spec.GetKind())
-	return taskOf(spec, prefix, tenant, &kind.Defaults)
+	return taskOf(spec, prefix, tenant, s.region, &kind.Defaults)
 }
 
 func specPath(i int) string { return "specs[" + strconv.Itoa(i) + "]." }
@@ -148,7 +148,7 @@ func (s *taskService) submit(ctx context.Context, tasks []scheduler.Task, specs 
 	outcomes := make([]submitted, len(tasks))
 	admitted, at := s.sort(tasks, specs, verdicts, outcomes)
 	if len(admitted) > 0 {
-		got, err := s.scheduler.Submit(ctx, admitted)
+		got, err := s.submitAll(ctx, admitted)
 		if err != nil {
 			return nil, err
 		}
@@ -187,10 +187,12 @@ func isNew(o *engine.SubmitOutcome) bool {
 	return o.Err == nil && !o.Existed || errors.Is(o.Err, engine.ErrOutcomeUnknown)
 }
 
-func outcomeOf(o *submitted) (*errandv1.SubmitTaskResponse, error) {
+func outcomeOf(o *submitted, spec *errandv1.TaskSpec, prefix string) (*errandv1.SubmitTaskResponse, error) {
 	switch {
 	case errors.Is(o.Err, engine.ErrOutcomeUnknown) || errors.Is(o.Err, engine.ErrKeyReused) || errors.Is(o.Err, engine.ErrKeyHeld):
 		return nil, outsideOf(o.Err, o.Ref.String())
+	case errors.Is(o.Err, engine.ErrNoParent):
+		return nil, noParent(parentPlace(spec, o.Ref, prefix), o.Ref.String())
 	case errors.Is(o.Err, engine.ErrInfeasible): // its text says why
 		return nil, problem(connect.CodeFailedPrecondition, o.Err, &errandv1.ErrorDetail{Reason: reasonInfeasible})
 	case o.Err != nil:
@@ -221,6 +223,9 @@ func (s *taskService) GetTask(ctx context.Context, req *errandv1.GetTaskRequest)
 	m := taskMessage(&task, true)
 	if req.GetOmitPayload() {
 		m.Spec.Payload = nil
+	}
+	if err := s.showLinks(ctx, &task, m); err != nil {
+		return nil, err
 	}
 	if req.GetIncludeAttempts() {
 		records, err := s.tasks.TaskAttempts(ctx, ref, attemptsShown)

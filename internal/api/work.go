@@ -30,6 +30,7 @@ type workerService struct {
 	errandv1connect.UnimplementedWorkerServiceHandler
 	deployment
 	scheduler Scheduler
+	tasks     Links
 	valid     *validator
 	polls     pollers
 }

@@ -24,14 +24,15 @@ var floors = []floor{
 	{dir: "fairness", pure: true},
 	{dir: "scheduler/cron", pure: true}, // knows the calendar and zones, and no task
 	{dir: "internal/txsql", pure: true}, // what the store and the SDK's transactional calls have to agree on
+	{dir: "scheduler/graph", pure: true},
 	// 2 choice
 	{dir: "placement", imports: []string{"regions", "fairness"}, pure: true},
 	{dir: "placement/preempt", imports: []string{"placement"}, pure: true},
 	// 3 core
-	{dir: "scheduler", imports: []string{"regions", "fairness", "placement", "internal/txsql"}, pure: true},
+	{dir: "scheduler", imports: []string{"regions", "fairness", "placement", "scheduler/graph", "internal/txsql"}, pure: true},
 	// 4 hands; the store never sees the engine: the engine says in small interfaces what it needs, and the two meet in cmd/errand
 	{dir: "scheduler/engine", imports: []string{"scheduler", "placement", "regions", "fairness"}},
-	{dir: "internal/store", imports: []string{"scheduler", "internal/txsql"}},
+	{dir: "internal/store", imports: []string{"scheduler", "scheduler/graph", "internal/txsql"}},
 	{dir: "fairness/tokenbucket", imports: []string{"fairness"}},
 	{dir: "internal/telemetry", imports: []string{"scheduler", "scheduler/engine", "internal/store", "fairness/tokenbucket"}}, // it observes all
 	{dir: "internal/hints", imports: []string{"scheduler", "scheduler/engine"}},
@@ -46,7 +47,7 @@ var floors = []floor{
 	// 5 edge
 	{dir: "internal/api", imports: []string{
 		"regions",
-		"scheduler", "scheduler/engine", "placement", "fairness", "fairness/tokenbucket", "internal/store", "proto/errand/...",
+		"scheduler", "scheduler/engine", "scheduler/graph", "placement", "fairness", "fairness/tokenbucket", "internal/store", "proto/errand/...",
 	}},
 	// 6 roof
 	{dir: "cmd/errand", imports: []string{
@@ -58,7 +59,7 @@ var floors = []floor{
 	// (the algorithm of placement is what loadtest placement measures: 10,000 real workers would measure the machine)
 	{dir: "loadtest", imports: []string{".", "placement", "proto/errand/v1/...", "internal/devcluster"}},
 	// tests: imported by tests only, hence by nobody above
-	{dir: "scheduler/schedulertest", imports: []string{"scheduler", "scheduler/engine", "placement", "regions", "fairness"}},
+	{dir: "scheduler/schedulertest", imports: []string{"scheduler", "scheduler/engine", "scheduler/graph", "placement", "regions", "fairness"}},
 	{dir: "internal/testdb", imports: []string{"internal/devcluster"}},
 	{dir: "internal/faultproxy"},
 	{dir: "internal/floorplan"},

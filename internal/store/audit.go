@@ -37,6 +37,15 @@ var auditSearches = []struct {
 		"tasks whose wake time passed more than a minute ago: no live scheduler serves their lanes",
 	},
 	{
+		"forsaken",
+		`SELECT count(*), (array_agg(t.id))[1] FROM tasks t
+		 WHERE t.region = $1::crdb_internal_region AND t.state = 4 AND (t.wake_at IS NULL OR t.wake_at IS NOT DISTINCT FROM t.start_by)
+		    AND NOT EXISTS (
+		        SELECT 1 FROM task_edges e JOIN tasks p ON p.region = t.region AND p.id = e.parent_id
+		        WHERE e.region = t.region AND e.child_id = t.id AND (e.outcome = 0 AND p.state < 5 OR p.wake_at IS NOT NULL))`,
+		"tasks that wait for parents of which none is open or has its children still to be looked at: set their wake_at",
+	},
+	{
 		"orphaned",
 		`SELECT count(*), (array_agg(t.id))[1] FROM tasks t
 		 LEFT JOIN sessions s ON s.region = t.region AND s.id = t.session_id

@@ -17,19 +17,19 @@ import (
 // Returns the rows won.
 const endSucceeded = `
 WITH done AS (
-    UPDATE tasks t SET state = 5, ended_at = now(), result = x.result, result_type = x.result_type, failure = NULL, suspect = false
+    UPDATE tasks t SET state = 5, ended_at = now(), wake_at = CASE WHEN t.parent THEN now() END, result = x.result, result_type = x.result_type, failure = NULL, suspect = false
     FROM (
         SELECT $1::crdb_internal_region AS region, u.*
         FROM unnest($3::uuid[], $4::bigint[], $5::uuid[], $6::bytea[], $7::text[]) AS u (id, attempt, worker_id, result, result_type)
         OFFSET 0
     ) x
     WHERE t.region = x.region AND t.id = x.id AND t.state = $8::smallint AND t.attempt = x.attempt AND t.worker_id = x.worker_id
-    RETURNING t.id, t.state, t.attempt, t.worker_id, t.tenant, t.tier
+    RETURNING t.id, t.state, t.attempt, t.worker_id, t.parent, t.tenant, t.tier
 ), counted AS (
     INSERT INTO ledger (region, batch, tenant, tier, accepted, ended, purged, at)
     SELECT $1::crdb_internal_region, $2::uuid, tenant, tier, 0, count(*), 0, now() FROM done GROUP BY tenant, tier
 )
-SELECT id, state, attempt, worker_id FROM done`
+SELECT id, state, attempt, worker_id, parent FROM done`
 
 // endOtherwise closes attempts that did not simply succeed, and keeps each in the task's history.
 // Guard: the row runs under this very token, and under this session where one is named.
@@ -46,7 +46,7 @@ WITH done AS (
         due = CASE WHEN x.state = 1 AND NOT x.keep_due AND NOT t.cancel_requested
             THEN now() + (x.delay_us + t.tolerance_us) * INTERVAL '1 microsecond' ELSE t.due END,
         wake_at = CASE
-            WHEN x.state > 4 OR t.cancel_requested THEN NULL
+            WHEN x.state > 4 OR t.cancel_requested THEN CASE WHEN t.parent THEN now() END
             WHEN x.state = 2 THEN t.start_by
             WHEN t.start_by < now() + x.delay_us * INTERVAL '1 microsecond' THEN t.start_by
             ELSE now() + x.delay_us * INTERVAL '1 microsecond' END
@@ -59,7 +59,7 @@ WITH done AS (
     ) x
     WHERE t.region = x.region AND t.id = x.id AND t.state = $13::smallint AND t.attempt = x.attempt AND t.worker_id = x.worker_id
         AND (x.session_id IS NULL OR t.session_id = x.session_id)
-    RETURNING t.id, t.state, t.attempt, t.worker_id, t.tenant, t.tier, t.started_at, t.failure, x.counted AS counts
+    RETURNING t.id, t.state, t.attempt, t.worker_id, t.parent, t.tenant, t.tier, t.started_at, t.failure, x.counted AS counts
 ), counted AS (
     INSERT INTO ledger (region, batch, tenant, tier, accepted, ended, purged, at)
     SELECT $1::crdb_internal_region, $2::uuid, tenant, tier, 0, count(*), 0, now() FROM done WHERE state > 4 GROUP BY tenant, tier
@@ -68,11 +68,11 @@ WITH done AS (
     SELECT $1::crdb_internal_region, id, attempt, worker_id, started_at, now(), COALESCE(failure, '{}'::jsonb), counts > 0 FROM done
     ON CONFLICT (region, task_id, number) DO NOTHING
 )
-SELECT id, state, attempt, worker_id FROM done`
+SELECT id, state, attempt, worker_id, parent FROM done`
 
 // readEnded tells what stands of rows that an ending did not return.
 const readEnded = `
-SELECT t.id, t.state, t.attempt, t.worker_id
+SELECT t.id, t.state, t.attempt, t.worker_id, t.parent
 FROM (SELECT $1::crdb_internal_region AS region, u.* FROM unnest($2::uuid[]) AS u (id) OFFSET 0) x
 JOIN tasks t ON t.region = x.region AND t.id = x.id`
 
@@ -82,6 +82,7 @@ type endedRow struct {
 	state   scheduler.State
 	attempt int64
 	worker  scheduler.WorkerID
+	parent  bool
 }
 
 func scanEnded(row pgx.CollectableRow) (endedRow, error) {
@@ -89,7 +90,7 @@ func scanEnded(row pgx.CollectableRow) (endedRow, error) {
 	var id [16]byte
 	var worker *[16]byte
 	var state int16
-	err := row.Scan(&id, &state, &r.attempt, &worker)
+	err := row.Scan(&id, &state, &r.attempt, &worker, &r.parent)
 	r.id, r.state, r.worker = id, scheduler.State(state), idOf[scheduler.WorkerID](worker)
 	return r, err
 }
@@ -191,13 +192,13 @@ func flag(b bool) int16 {
 // latest attempt is this one.
 func endAnswer(e *scheduler.Ending, won, standing map[scheduler.ID]endedRow) scheduler.Ended {
 	if r, here := won[e.ID]; here && r.attempt == e.Attempt && r.worker == e.Worker {
-		return scheduler.Ended{ID: e.ID, Verdict: scheduler.Won, State: r.state, Attempt: r.attempt}
+		return scheduler.Ended{ID: e.ID, Verdict: scheduler.Won, State: r.state, Attempt: r.attempt, Parent: r.parent}
 	}
 	r, here := standing[e.ID]
 	if !here {
 		return scheduler.Ended{ID: e.ID, Verdict: scheduler.Missing}
 	}
-	a := scheduler.Ended{ID: e.ID, Verdict: scheduler.Lost, State: r.state, Attempt: r.attempt}
+	a := scheduler.Ended{ID: e.ID, Verdict: scheduler.Lost, State: r.state, Attempt: r.attempt, Parent: r.parent}
 	same := r.attempt == e.Attempt && r.worker == e.Worker && r.state != scheduler.Running
 	if same && (r.state == e.To || (e.To.Waiting() && r.state != scheduler.Succeeded)) {
 		a.Verdict = scheduler.Won

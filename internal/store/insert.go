@@ -24,7 +24,7 @@ func (b *inserts) add(t *scheduler.Task) error {
 	}
 	shape := txsql.Shape{
 		Tier: int16(t.Tier), State: int16(t.State), Class: t.Class().Hash(), ToleranceUS: t.Tolerance.Microseconds(),
-		RunAt: t.RunAt, StartBy: t.StartBy, Tenant: t.Tenant, Kind: t.Kind, ContentType: t.ContentType, Spec: spec,
+		RunAt: t.RunAt, StartBy: t.StartBy, Tenant: t.Tenant, Kind: t.Kind, ContentType: t.ContentType, Spec: spec, Links: linksOf(t),
 	}
 	if t.EffectKey != t.ID {
 		shape.EffectKey = t.EffectKey
@@ -48,6 +48,17 @@ func (b *inserts) add(t *scheduler.Task) error {
 		b.Uniques = append(b.Uniques, t.UniqueKey)
 	}
 	return nil
+}
+
+func linksOf(t *scheduler.Task) int16 {
+	links := int16(0)
+	if t.Parent {
+		links |= txsql.Parent
+	}
+	if t.State == scheduler.Blocked && !t.WakeAt.IsZero() {
+		links |= txsql.LookAgain
+	}
+	return links
 }
 
 // insertTriesMax bounds the executions of one insert whose unique keys were held by tasks that ended meanwhile. Beyond it the
@@ -161,14 +172,19 @@ func (s *Store) insertPart(ctx context.Context, region string, b *inserts) ([]sc
 		if got, err = pgx.CollectRows(result, scanInserted); err != nil || len(got) == len(b.IDs) {
 			return err
 		}
-		tenants := make([]string, len(b.IDs))
-		for i := range tenants {
-			tenants[i] = b.TenantOf(i)
-		}
-		_, err = tx.Exec(ctx, txsql.DropUnusedKeys, region, tenants, b.Keys, b.IDs)
-		return err
+		return dropUnusedKeys(ctx, tx, region, b)
 	})
 	return got, err
+}
+
+// dropUnusedKeys takes the idempotency keys of a batch back whose tasks were not stored.
+func dropUnusedKeys(ctx context.Context, tx pgx.Tx, region string, b *inserts) error {
+	tenants := make([]string, len(b.IDs))
+	for i := range tenants {
+		tenants[i] = b.TenantOf(i)
+	}
+	_, err := tx.Exec(ctx, txsql.DropUnusedKeys, region, tenants, b.Keys, b.IDs)
+	return err
 }
 
 func scanInserted(row pgx.CollectableRow) (scheduler.Inserted, error) {

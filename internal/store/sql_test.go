@@ -114,7 +114,7 @@ func TestOneTextForBothDatabases(t *testing.T) {
 
 // P10: every statement on a regional table binds the region, or joins it from a row source that does.
 func TestEveryStatementBindsTheRegion(t *testing.T) {
-	regional := regexp.MustCompile(`(?i)\b(FROM|UPDATE|JOIN|INTO)\s+(tasks|task_attempts|starts|sessions|idempotency_keys|ledger)\b`)
+	regional := regexp.MustCompile(`(?i)\b(FROM|UPDATE|JOIN|INTO)\s+(tasks|task_attempts|starts|sessions|idempotency_keys|ledger|task_edges|task_children|graph_tasks)\b`)
 	for where, sql := range statements(t) {
 		if strings.HasSuffix(where, ".sql") || !regional.MatchString(sql) {
 			continue
@@ -199,6 +199,13 @@ var hotStatements = map[string]struct{ sql, index string }{
 	"orphans":       {readOrphans, "tasks_pkey"},
 	"fold starts":   {foldStarts, "tasks_pkey"},
 	"list":          {listTasks, "tasks_by_tenant"},
+	"read children": {readChildren, "tasks_pkey"},
+	"release":       {releaseTasks, "tasks_pkey"},
+	"forsake":       {forsakeTasks, "tasks_pkey"},
+	"sleep":         {sleepTasks, "tasks_pkey"},
+	"rest":          {restParents, "tasks_pkey"},
+	"read edges":    {readEdges, "tasks_pkey"},
+	"adopt":         {adoptChildren, "tasks_pkey"},
 	"unique keys":   {txsql.ReadHolders, "tasks_by_open_key"},
 }
 

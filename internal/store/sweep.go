@@ -29,23 +29,39 @@ SELECT t.id, COALESCE(t.ended_at < now() - $4::bigint * INTERVAL '1 microsecond'
 WHERE t.region = $1::crdb_internal_region AND t.id > $2::uuid AND t.id < $3::uuid
 ORDER BY t.id LIMIT $5::bigint`
 
+// needed tells of a parent whether an open task may still ask for it.
+const needed = `(EXISTS (
+        SELECT 1 FROM task_children nc JOIN tasks nt ON nt.region = $1::crdb_internal_region AND nt.id = nc.child_id
+        WHERE nc.region = $1::crdb_internal_region AND nc.parent_id = t.id AND nt.state < 5)
+    OR EXISTS (
+        SELECT 1 FROM graph_tasks ng JOIN tasks nt ON nt.region = $1::crdb_internal_region AND nt.id = ng.task_id
+        WHERE ng.region = $1::crdb_internal_region AND ng.graph_id = t.id AND nt.state < 5))`
+
 // purgeTasks deletes ended tasks with what belongs to them, and counts them.
-// Guard: ended for longer than the retention, by the store's clock.
+// Guard: ended for longer than the retention, by the store's clock; its children told, and none of them, nor of its graph's tasks
+// when it is the graph's first, still open. A child that comes meanwhile has set its wake time.
 // Returns the rows deleted.
 const purgeTasks = `
 WITH gone AS (
     DELETE FROM tasks t
     WHERE t.region = $1::crdb_internal_region AND t.id = ANY ($3::uuid[]) AND t.ended_at < now() - $4::bigint * INTERVAL '1 microsecond'
+        AND t.wake_at IS NULL AND NOT (t.parent AND ` + needed + `)
     RETURNING t.id, t.tenant, t.tier
 ), attempts AS (
     DELETE FROM task_attempts a WHERE a.region = $1::crdb_internal_region AND a.task_id IN (SELECT id FROM gone)
+), edges AS (
+    DELETE FROM task_edges e WHERE e.region = $1::crdb_internal_region AND e.child_id IN (SELECT id FROM gone)
+), children AS (
+    DELETE FROM task_children c WHERE c.region = $1::crdb_internal_region AND c.parent_id IN (SELECT id FROM gone)
+), members AS (
+    DELETE FROM graph_tasks g WHERE g.region = $1::crdb_internal_region AND g.graph_id IN (SELECT id FROM gone)
 ), keys AS (
     DELETE FROM idempotency_keys k
     USING (
         SELECT ` + txsql.KeyRegion + ` AS region, t.tenant, t.idempotency_key AS key FROM tasks t
         LEFT JOIN tenants n ON n.name = t.tenant
         WHERE t.region = $1::crdb_internal_region AND t.id = ANY ($3::uuid[]) AND t.idempotency_key IS NOT NULL
-            AND t.ended_at < now() - $4::bigint * INTERVAL '1 microsecond' OFFSET 0
+            AND t.ended_at < now() - $4::bigint * INTERVAL '1 microsecond' AND t.wake_at IS NULL AND NOT (t.parent AND ` + needed + `) OFFSET 0
     ) x
     WHERE k.region = x.region AND k.tenant = x.tenant AND k.key = x.key
 ), counted AS (

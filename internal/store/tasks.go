@@ -13,7 +13,7 @@ import (
 // taskColumns are everything but the payload and the result.
 const taskColumns = `t.id, t.tenant, t.kind, t.tier, t.state, t.spec, t.tolerance_us, t.attempt, t.counted, t.worker_losses, t.suspect,
     t.cancel_requested, t.created_at, t.due, t.ready_at, t.run_at, t.start_by, t.wake_at, t.started_at, t.ended_at, t.session_id,
-    t.worker_id, t.effect_key, t.content_type, t.trace_parent, t.idempotency_key, t.unique_key, t.result_type, t.failure`
+    t.worker_id, t.effect_key, t.content_type, t.trace_parent, t.idempotency_key, t.unique_key, t.result_type, t.failure, t.parent`
 
 // readTask reads one task of a tenant.
 const readTask = `
@@ -48,7 +48,7 @@ func (r *taskScan) targets() []any {
 	return []any{
 		&r.id, &r.t.Tenant, &r.t.Kind, &r.tier, &r.state, &r.spec, &r.toleranceUS, &r.t.Attempt, &r.counted, &r.losses, &r.t.Suspect,
 		&r.t.CancelRequested, &r.t.CreatedAt, &r.t.Due, &r.readyAt, &r.runAt, &r.startBy, &r.wakeAt, &r.startedAt, &r.endedAt,
-		&r.session, &r.worker, &r.effect, &r.contentType, &r.trace, &r.key, &r.unique, &r.resultType, &r.failure,
+		&r.session, &r.worker, &r.effect, &r.contentType, &r.trace, &r.key, &r.unique, &r.resultType, &r.failure, &r.t.Parent,
 	}
 }
 

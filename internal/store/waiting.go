@@ -89,20 +89,21 @@ type movedRow struct {
 	state   scheduler.State
 	attempt int64
 	due     time.Time
+	parent  bool
 }
 
 func scanMoved(row pgx.CollectableRow) (movedRow, error) {
 	var m movedRow
 	var raw [16]byte
 	var state int16
-	err := row.Scan(&raw, &state, &m.attempt, &m.due)
+	err := row.Scan(&raw, &state, &m.attempt, &m.due, &m.parent)
 	m.id, m.state = raw, scheduler.State(state)
 	return m, err
 }
 
 // readMoved tells what stands of rows that a move did not return.
 const readMoved = `
-SELECT t.id, t.state, t.attempt, t.due
+SELECT t.id, t.state, t.attempt, t.due, t.parent
 FROM (SELECT $1::crdb_internal_region AS region, u.* FROM unnest($2::uuid[]) AS u (id) OFFSET 0) x
 JOIN tasks t ON t.region = x.region AND t.id = x.id`
 
@@ -127,7 +128,7 @@ FROM (SELECT $1::crdb_internal_region AS region, u.* FROM unnest($2::uuid[], $3:
 WHERE t.region = x.region AND t.id = x.id AND t.state = 1 AND t.attempt = x.attempt
     AND COALESCE(t.wake_at, 'infinity'::timestamptz) <= now()
     AND (t.start_by IS NULL OR t.start_by > now())
-RETURNING t.id, t.state, t.attempt, t.due`
+RETURNING t.id, t.state, t.attempt, t.due, t.parent`
 
 // Wake makes scheduled tasks ready whose time has come.
 func (s *Store) Wake(ctx context.Context, b scheduler.WakeBatch) ([]scheduler.Moved, error) {
@@ -149,15 +150,15 @@ func (s *Store) Wake(ctx context.Context, b scheduler.WakeBatch) ([]scheduler.Mo
 // Guard: waiting still; the store's clock.
 const expireTasks = `
 WITH done AS (
-    UPDATE tasks t SET state = 8, ended_at = now(), wake_at = NULL, failure = '{"reason": "expired"}'::jsonb
+    UPDATE tasks t SET state = 8, ended_at = now(), wake_at = CASE WHEN t.parent THEN now() END, failure = '{"reason": "expired"}'::jsonb
     FROM (SELECT $1::crdb_internal_region AS region, u.* FROM unnest($3::uuid[]) AS u (id) OFFSET 0) x
     WHERE t.region = x.region AND t.id = x.id AND t.state IN (1, 2, 4) AND t.start_by <= now()
-    RETURNING t.id, t.state, t.attempt, t.due, t.tenant, t.tier
+    RETURNING t.id, t.state, t.attempt, t.due, t.parent, t.tenant, t.tier
 ), counted AS (
     INSERT INTO ledger (region, batch, tenant, tier, accepted, ended, purged, at)
     SELECT $1::crdb_internal_region, $2::uuid, tenant, tier, 0, count(*), 0, now() FROM done GROUP BY tenant, tier
 )
-SELECT id, state, attempt, due FROM done`
+SELECT id, state, attempt, due, parent FROM done`
 
 // Expire ends waiting tasks whose start_by has passed.
 func (s *Store) Expire(ctx context.Context, b scheduler.ExpireBatch) ([]scheduler.Moved, error) {
@@ -191,7 +192,7 @@ func (s *Store) moved(ctx context.Context, region string, ids []scheduler.ID, go
 	for i, id := range ids {
 		answers[i] = scheduler.Moved{ID: id, Verdict: scheduler.Missing}
 		if m := byID[id]; m != nil {
-			answers[i] = scheduler.Moved{ID: id, Verdict: scheduler.Lost, State: m.state, Due: m.due.UTC()}
+			answers[i] = scheduler.Moved{ID: id, Verdict: scheduler.Lost, State: m.state, Due: m.due.UTC(), Parent: m.parent}
 			if stands(i, m) {
 				answers[i].Verdict = scheduler.Won
 			}
@@ -207,20 +208,20 @@ WITH done AS (
     UPDATE tasks t SET cancel_requested = true,
         state = CASE WHEN t.state = 3 THEN t.state ELSE 7 END,
         ended_at = CASE WHEN t.state = 3 THEN NULL ELSE now() END,
-        wake_at = NULL,
+        wake_at = CASE WHEN t.parent AND t.state <> 3 THEN now() END,
         failure = CASE WHEN t.state = 3 THEN t.failure ELSE $5::jsonb END
     FROM (SELECT $1::crdb_internal_region AS region, u.* FROM unnest($4::uuid[]) AS u (id) OFFSET 0) x
     WHERE t.region = x.region AND t.id = x.id AND (t.tenant = $3::text) IS TRUE AND t.state IN (1, 2, 3, 4)
-    RETURNING t.id, t.state, t.attempt, t.worker_id, t.session_id, t.tenant, t.tier
+    RETURNING t.id, t.state, t.attempt, t.worker_id, t.session_id, t.parent, t.tenant, t.tier
 ), counted AS (
     INSERT INTO ledger (region, batch, tenant, tier, accepted, ended, purged, at)
     SELECT $1::crdb_internal_region, $2::uuid, tenant, tier, 0, count(*), 0, now() FROM done WHERE state = 7 GROUP BY tenant, tier
 )
-SELECT id, state, attempt, worker_id, session_id FROM done`
+SELECT id, state, attempt, worker_id, session_id, parent FROM done`
 
 // readCanceled tells what stands of rows that a cancel did not return.
 const readCanceled = `
-SELECT t.id, t.state, t.attempt, t.worker_id, t.session_id
+SELECT t.id, t.state, t.attempt, t.worker_id, t.session_id, t.parent
 FROM (SELECT $1::crdb_internal_region AS region, u.* FROM unnest($3::uuid[]) AS u (id) OFFSET 0) x
 JOIN tasks t ON t.region = x.region AND t.id = x.id
 WHERE (t.tenant = $2::text) IS TRUE`
@@ -230,7 +231,7 @@ func scanCanceled(row pgx.CollectableRow) (scheduler.CancelAnswer, error) {
 	var id [16]byte
 	var worker, session *[16]byte
 	var state int16
-	err := row.Scan(&id, &state, &a.Token.Attempt, &worker, &session)
+	err := row.Scan(&id, &state, &a.Token.Attempt, &worker, &session, &a.Parent)
 	a.ID, a.State, a.Token.ID = id, scheduler.State(state), id
 	a.Token.Worker, a.Session = idOf[scheduler.WorkerID](worker), idOf[scheduler.SessionID](session)
 	return a, err

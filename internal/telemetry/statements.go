@@ -18,6 +18,8 @@ var statementNames = []string{
 	"read tenant", "list tenants", "create key", "look up key", "list keys", "revoke key", "audit", "read old tasks", "purge tasks",
 	"count open tasks of", "count open tasks",
 	"put kind", "read kind", "list kinds", "pause kind", "resume kind", "put limit", "list limits", "delete limit",
+	"insert linked tasks", "read children", "close edges", "settle edges", "read edges", "release tasks", "cancel for parents", "let tasks wait",
+	"rest parents", "count links of", "read parents", "read graph", "count tasks of a graph", "read parents of a running task", "read token",
 	"read the clock", "read changed tenants", "read changed kinds", "read changed limits",
 }
 

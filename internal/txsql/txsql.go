@@ -34,7 +34,7 @@ const input = `
         ($10::smallint[])[u.shape] AS tier, ($12::smallint[])[u.shape] AS class, ($13::bigint[])[u.shape] AS tolerance_us,
         ($14::timestamptz[])[u.shape] AS run_at, ($15::timestamptz[])[u.shape] AS start_by, ($16::uuid[])[u.shape] AS effect_key,
         ($17::text[])[u.shape] AS tenant, ($18::text[])[u.shape] AS kind, ($19::text[])[u.shape] AS content_type,
-        ($20::text[])[u.shape] AS spec`
+        ($20::text[])[u.shape] AS spec, ($21::smallint[])[u.shape] AS links`
 
 // mayStart is what an eager start needs: it is not too late, and its session not ended.
 const mayStart = `
@@ -42,15 +42,15 @@ const mayStart = `
         SELECT 1 FROM sessions s WHERE s.region = $1::crdb_internal_region AND s.id = $2::uuid AND s.ended_at IS NULL))`
 
 const taskColumns = `region, id, shard, tier, state, class, attempt, tolerance_us, created_at, due, ready_at, run_at, start_by,
-        wake_at, started_at, session_id, worker_id, effect_key, tenant, kind, content_type, trace_parent, spec, payload`
+        wake_at, started_at, session_id, worker_id, effect_key, tenant, kind, content_type, trace_parent, spec, parent, payload`
 
 const taskValues = `$1::crdb_internal_region, x.id, x.shard, x.tier, x.state, x.class, CASE WHEN x.state = 3 THEN 1 ELSE 0 END, x.tolerance_us,
         now(), COALESCE(x.run_at, now()) + x.tolerance_us * INTERVAL '1 microsecond',
         CASE WHEN x.state IN (2, 3) THEN now() END, x.run_at, x.start_by,
         CASE WHEN x.state = 1 THEN CASE WHEN x.start_by < x.run_at THEN x.start_by ELSE x.run_at END
-             WHEN x.state = 2 THEN x.start_by END,
+             WHEN x.state = 4 AND x.links >= 2 THEN now() WHEN x.state IN (2, 4) THEN x.start_by END,
         CASE WHEN x.state = 3 THEN now() END, CASE WHEN x.state = 3 THEN $2::uuid END, x.worker_id, x.effect_key,
-        x.tenant, x.kind, x.content_type, x.trace_parent, x.spec::jsonb, x.payload`
+        x.tenant, x.kind, x.content_type, x.trace_parent, x.spec::jsonb, x.links IN (1, 3), x.payload`
 
 const counted = `
     INSERT INTO ledger (region, batch, tenant, tier, accepted, ended, purged, at)
@@ -68,13 +68,13 @@ const (
     FROM unnest($4::uuid[], $5::smallint[], $6::smallint[], $7::uuid[], $8::text[], $9::bytea[])
         AS u (id, shard, shape, worker_id, trace_parent, payload)` + mayStart
 	uniqueInput = input + `
-    FROM unnest($4::uuid[], $5::smallint[], $6::smallint[], $7::uuid[], $8::text[], $9::bytea[], $21::text[])
+    FROM unnest($4::uuid[], $5::smallint[], $6::smallint[], $7::uuid[], $8::text[], $9::bytea[], $22::text[])
         AS u (id, shard, shape, worker_id, trace_parent, payload, unique_key)` + mayStart
 	keyedInput = input + `
-    FROM unnest($4::uuid[], $5::smallint[], $6::smallint[], $7::uuid[], $8::text[], $9::bytea[], $21::text[], $22::bytea[])
+    FROM unnest($4::uuid[], $5::smallint[], $6::smallint[], $7::uuid[], $8::text[], $9::bytea[], $22::text[], $23::bytea[])
         AS u (id, shard, shape, worker_id, trace_parent, payload, key, fingerprint)` + mayStart
 	keyedUniqueInput = input + `
-    FROM unnest($4::uuid[], $5::smallint[], $6::smallint[], $7::uuid[], $8::text[], $9::bytea[], $21::text[], $22::bytea[], $23::text[])
+    FROM unnest($4::uuid[], $5::smallint[], $6::smallint[], $7::uuid[], $8::text[], $9::bytea[], $22::text[], $23::bytea[], $24::text[])
         AS u (id, shard, shape, worker_id, trace_parent, payload, key, fingerprint, unique_key)` + mayStart
 )
 
@@ -180,7 +180,14 @@ type Shape struct {
 	EffectKey          [16]byte
 	Tenant, Kind       string
 	ContentType, Spec  string
+	Links              int16 // [Parent], [LookAgain], both or none
 }
+
+// What a new task is to others, as bits.
+const (
+	Parent    = 1 // has children
+	LookAgain = 2 // blocked, and perhaps not for long: its wake time is now
+)
 
 // NewBatch returns a batch with room for n tasks.
 func NewBatch(n int) *Batch {
@@ -227,15 +234,17 @@ func (b *Batch) Args(region string, session, batch [16]byte) []any {
 	tiers, states, classes, tolerances := make([]int16, n), make([]int16, n), make([]int16, n), make([]int64, n)
 	runAts, startBys, effects := make([]*time.Time, n), make([]*time.Time, n), make([]*[16]byte, n)
 	tenants, kinds, contentTypes, specs := make([]string, n), make([]string, n), make([]*string, n), make([]*string, n)
+	links := make([]int16, n)
 	for i := range b.shapes {
 		s := &b.shapes[i]
+		links[i] = s.Links
 		tiers[i], states[i], classes[i], tolerances[i] = s.Tier, s.State, s.Class, s.ToleranceUS
 		runAts[i], startBys[i], effects[i] = some(&s.RunAt), some(&s.StartBy), some(&s.EffectKey)
 		tenants[i], kinds[i], contentTypes[i], specs[i] = s.Tenant, s.Kind, some(&s.ContentType), some(&s.Spec)
 	}
 	args := []any{
 		region, session, batch, b.IDs, b.Shards, b.Shape, b.Workers, b.Traces, b.Payloads,
-		tiers, states, classes, tolerances, runAts, startBys, effects, tenants, kinds, contentTypes, specs,
+		tiers, states, classes, tolerances, runAts, startBys, effects, tenants, kinds, contentTypes, specs, links,
 	}
 	if len(b.Keys) > 0 {
 		args = append(args, b.Keys, b.Prints)

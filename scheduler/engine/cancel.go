@@ -37,6 +37,9 @@ func (e *Engine) canceled(a *scheduler.CancelAnswer) {
 	case a.State == scheduler.Canceled:
 		e.core.Step(scheduler.RowsGone{IDs: []scheduler.ID{a.ID}})
 		e.ended = append(e.ended, a.ID)
+		if a.Parent {
+			e.releaseChildren(a.ID)
+		}
 	case a.State == scheduler.Running && e.core.Holds(a.Token):
 		e.core.Step(scheduler.CancelAsked{Token: a.Token})
 	case a.State == scheduler.Running:

@@ -132,7 +132,8 @@ func (e *Engine) readOthers(sessions []scheduler.SessionID, after scheduler.ID) 
 	e.run(&d.asking, q, func(s *statement, answer any, err error) {
 		e.finish(s)
 		d := &e.division
-		if err != nil || !slices.Equal(sessions, d.sessions) {
+		// Without others the part was given up meanwhile, and perhaps taken again among the same sessions.
+		if err != nil || len(d.others) == 0 || !slices.Equal(sessions, d.sessions) {
 			e.lookAgain()
 			return
 		}

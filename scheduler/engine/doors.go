@@ -35,6 +35,28 @@ func (s *Shell) Submit(ctx context.Context, tasks []scheduler.Task) ([]SubmitOut
 	}
 }
 
+// Link stores tasks that have parents; inside is not nil when they are a graph: see [LinkAsked]. When ctx ends first the answer's
+// error is ErrBusy, and nothing was stored, or ErrOutcomeUnknown.
+func (s *Shell) Link(ctx context.Context, in LinkAsked) (LinkAnswered, error) {
+	ticket, answer := s.tickets.issue()
+	in.Ticket = ticket
+	s.Post(in)
+	select {
+	case got := <-answer:
+		return got.(LinkAnswered), nil
+	case <-s.stopped:
+		return LinkAnswered{}, ErrStopping
+	case <-ctx.Done():
+	}
+	s.Post(SubmitWithdrawn{Ticket: ticket})
+	select {
+	case got := <-answer:
+		return got.(LinkAnswered), nil
+	case <-s.stopped:
+		return LinkAnswered{}, ErrStopping
+	}
+}
+
 // Cancel writes the wish to cancel tasks of a tenant in any one region and returns one answer each.
 func (s *Shell) Cancel(ctx context.Context, region, tenant, message string, ids []scheduler.ID) ([]scheduler.CancelAnswer, error) {
 	ticket, answer := s.tickets.issue()

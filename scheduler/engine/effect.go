@@ -40,6 +40,18 @@ type SubmitOutcome struct {
 	Err      error // ErrBusy, ErrStopping, ErrKeyReused, ErrKeyHeld, ErrInfeasible, scheduler.ErrRefused: nothing was stored
 }
 
+// LinkAnswered answers LinkAsked.
+type LinkAnswered struct {
+	Ticket   Ticket
+	Graph    scheduler.Ref   // of a graph: its name, or with Existed or ErrKeyReused that of the one that stands
+	Existed  bool            // its idempotency key stood for this graph already
+	Outcomes []SubmitOutcome // one per task, in order, unless Existed or Err is set; with ErrNoParent a Ref is the parent's
+	// Err is ErrBusy, ErrStopping, ErrKeyReused, ErrNoParent, scheduler.ErrRefused: nothing was stored; or ErrOutcomeUnknown.
+	Err    error
+	At     int           // the task that Err is about
+	Parent scheduler.Ref // that is not there
+}
+
 // CancelAnswered answers CancelAsked: one answer per task, in order, or an error and nothing is known.
 type CancelAnswered struct {
 	Ticket  Ticket
@@ -113,6 +125,7 @@ func (Run) effect()              {}
 func (Send) effect()             {}
 func (CloseStream) effect()      {}
 func (SubmitAnswered) effect()   {}
+func (LinkAnswered) effect()     {}
 func (CancelAnswered) effect()   {}
 func (Explained) effect()        {}
 func (LendReady) effect()        {}

@@ -123,6 +123,9 @@ func (e *Engine) endingSettled(asked *scheduler.Ending, stands *scheduler.Ended,
 	if stands.Verdict == scheduler.Won && !row.ID.IsZero() {
 		e.observe.Ended(row.Tier, stands.State, e.storeNow().Sub(row.StartedAt))
 	}
+	if stands.Parent && stands.State.Terminal() {
+		e.releaseChildren(asked.ID)
+	}
 	switch {
 	case stands.Verdict != scheduler.Won:
 		return
@@ -163,6 +166,6 @@ func (e *Engine) retryComes(asked *scheduler.Ending, row *scheduler.Held) {
 func waitingRow(asked *scheduler.Ending, row *scheduler.Held) scheduler.ReadyRow {
 	return scheduler.ReadyRow{
 		ID: row.ID, Attempt: row.Attempt, State: scheduler.Ready, Tenant: row.Tenant, Kind: row.Kind, Tier: row.Tier,
-		Class: scheduler.ClassOf(row.Kind, &row.Spec), Due: row.Due, Suspect: asked.Suspect, Limits: row.Spec.Limits, Shape: row.Spec.Shape, Allowed: row.Spec.AllowedRegions,
+		Class: scheduler.ClassOf(row.Kind, &row.Spec), Due: row.Due, Suspect: asked.Suspect, Limits: row.Spec.Limits, Shape: row.Spec.Shape, Allowed: row.Spec.AllowedRegions, Avoid: row.Worker,
 	}
 }

@@ -87,6 +87,7 @@ type Engine struct {
 	submits    submits
 	workers    workers
 	timers     timers
+	links      links
 	cancels    cancels
 	lending    lending
 	spilling   spilling
@@ -147,6 +148,7 @@ func New(cfg Config) *Engine {
 	e.submits = newSubmits(cfg.InFlight)
 	e.workers = newWorkers()
 	e.timers = newTimers()
+	e.links = newLinks()
 	e.cancels = newCancels()
 	e.settings = newSettings()
 	e.division = newDivision()
@@ -178,6 +180,8 @@ func (e *Engine) Turn(local time.Duration, inputs []Input) []Effect {
 		e.readLanes()
 		e.reconcile()
 		e.reclaim()
+		e.insertLinked()
+		e.release()
 		e.dispatch()
 		e.borrow()
 		e.spill()
@@ -212,8 +216,11 @@ func (e *Engine) take(in Input) {
 		e.workers.streams[in.Stream] = scheduler.WorkerID{}
 	case StreamClosed:
 		e.streamClosed(in.Stream)
+	case LinkAsked:
+		e.link(in)
 	case SubmitWithdrawn:
 		e.withdrawSubmit(in.Ticket)
+		e.withdrawLinked(in.Ticket)
 	case CancelAsked:
 		e.cancel(in)
 	case TaskUpdated:

@@ -17,6 +17,16 @@ type SubmitAsked struct {
 	Tasks  []scheduler.Task
 }
 
+// LinkAsked brings new tasks that have parents. They are as those of SubmitAsked, and Parents names tasks that exist.
+type LinkAsked struct {
+	Ticket Ticket
+	Tasks  []scheduler.Task
+	// Inside is not nil when the tasks are a graph, all or none: of each the indices of its parents among them.
+	Inside      [][]int
+	Key         string // the graph's idempotency key; empty for none
+	Fingerprint []byte
+}
+
 // SubmitWithdrawn tells that nobody waits for a submit any more: what is not on its way to the store is dropped, and the
 // ticket is answered at once.
 type SubmitWithdrawn struct{ Ticket Ticket }
@@ -113,6 +123,7 @@ type WorkersAsked struct{ Ticket Ticket }
 type ShutdownAsked struct{}
 
 func (SubmitAsked) input()     {}
+func (LinkAsked) input()       {}
 func (SubmitWithdrawn) input() {}
 func (CancelAsked) input()     {}
 func (TaskUpdated) input()     {}

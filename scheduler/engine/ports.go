@@ -34,6 +34,14 @@ type Timer interface {
 	Expire(ctx context.Context, b scheduler.ExpireBatch) ([]scheduler.Moved, error)
 }
 
+// Linker stores tasks that wait for tasks, and lets them go; scheduler/release.go tells the steps.
+type Linker interface {
+	InsertLinked(ctx context.Context, in scheduler.InsertLinked) (scheduler.Linked, error)
+	CloseEdges(ctx context.Context, b scheduler.CloseEdges) ([]scheduler.Closed, error)
+	Release(ctx context.Context, b scheduler.ReleaseBatch) ([]scheduler.Released, error)
+	Rest(ctx context.Context, b scheduler.RestBatch) error
+}
+
 // Reader finds the rows that a scheduler must look at.
 type Reader interface {
 	Discover(ctx context.Context, q scheduler.DiscoverQuery) ([]scheduler.BufferKey, error)
@@ -69,6 +77,7 @@ type Sessions interface {
 type Store interface {
 	Writer
 	Timer
+	Linker
 	Reader
 	Sessions
 }

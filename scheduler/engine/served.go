@@ -21,6 +21,7 @@ type served struct {
 	attaching pipe
 	wanted    []scheduler.Token // to take over, not asked yet
 	moves     moves
+	releases  releases
 	refill    refill
 	review    review
 
@@ -35,7 +36,7 @@ const guestLinger = 15 * time.Second
 func (e *Engine) newServed(number uint8, name string) *served {
 	return &served{
 		name: name, number: number, session: newSession(e.newSessionID()), ends: newEndings(e.inFlight), claiming: newClaiming(e.inFlight),
-		attaching: pipe{name: "attach", limit: 2}, moves: newMoves(), refill: newRefill(), review: newReview(),
+		attaching: pipe{name: "attach", limit: 2}, moves: newMoves(), releases: newReleases(), refill: newRefill(), review: newReview(),
 	}
 }
 

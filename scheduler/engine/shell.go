@@ -11,7 +11,8 @@ import (
 
 // Bounds of the shell.
 const (
-	streamOutboxMax = 1024 // messages that wait for a worker's connection; a slower one is closed and comes back
+	streamOutboxMax = 1024             // messages that wait for a worker's connection; a slower one is closed and comes back
+	linkedLimit     = 20 * time.Second // for a graph of ten thousand tasks; those that come with many edges take seconds
 	turnsRemembered = 250 * time.Millisecond
 )
 
@@ -170,6 +171,8 @@ func (s *Shell) perform(ctx context.Context, eff Effect) {
 		s.streams.close(eff.Stream)
 	case SubmitAnswered:
 		s.tickets.answer(eff.Ticket, eff)
+	case LinkAnswered:
+		s.tickets.answer(eff.Ticket, eff)
 	case CancelAnswered:
 		s.tickets.answer(eff.Ticket, eff)
 	case Explained:
@@ -240,6 +243,8 @@ func (s *Shell) execute(ctx context.Context, run Run) {
 	switch run.Request.(type) {
 	case OpenSession, RenewSession, EndSession, ReadSessions:
 		limit = s.timing.RenewalCall
+	case scheduler.InsertLinked:
+		limit = linkedLimit
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -264,6 +269,14 @@ func Execute(ctx context.Context, store Store, request any) (any, error) {
 		return store.Wake(ctx, r)
 	case scheduler.ExpireBatch:
 		return store.Expire(ctx, r)
+	case scheduler.InsertLinked:
+		return store.InsertLinked(ctx, r)
+	case scheduler.CloseEdges:
+		return store.CloseEdges(ctx, r)
+	case scheduler.ReleaseBatch:
+		return store.Release(ctx, r)
+	case scheduler.RestBatch:
+		return nil, store.Rest(ctx, r)
 	case OpenSession:
 		return store.OpenSession(ctx, r.Session, r.TTL)
 	case RenewSession:

@@ -50,7 +50,7 @@ func (e *Engine) checkStopped() {
 	if e.connected() && e.local < e.stopBy {
 		return
 	}
-	if e.home.ended || e.submits.waiting() > 0 || e.ending() || e.unwritten || e.writing() {
+	if e.home.ended || e.submits.waiting() > 0 || len(e.links.open) > 0 || e.ending() || e.unwritten || e.writing() {
 		return
 	}
 	e.home.ended = true
@@ -94,7 +94,8 @@ func (e *Engine) ending() bool {
 func (e *Engine) writing() bool {
 	for _, s := range e.statements { // in any order: one is enough
 		switch s.request.(type) {
-		case scheduler.Insert, scheduler.ClaimBatch, scheduler.EndBatch, scheduler.AttachBatch, scheduler.CancelBatch:
+		case scheduler.Insert, scheduler.ClaimBatch, scheduler.EndBatch, scheduler.AttachBatch, scheduler.CancelBatch,
+			scheduler.InsertLinked:
 			return true
 		}
 	}

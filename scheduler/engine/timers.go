@@ -125,11 +125,13 @@ func (e *Engine) fireTimers() {
 		delete(t.byID, one.row.ID)
 		r := one.row.ReadyRow
 		switch {
-		case !r.StartBy.IsZero() && !r.StartBy.After(now):
+		case r.State.Open() && !r.StartBy.IsZero() && !r.StartBy.After(now):
 			of := e.serve(r.ID)
 			of.moves.expired = append(of.moves.expired, r.ID)
 		case r.State == scheduler.Scheduled:
 			ready = append(ready, r)
+		case r.State == scheduler.Blocked || r.State.Terminal():
+			e.sweepReleases(&r)
 		}
 	}
 	if len(ready) > 0 {
@@ -159,6 +161,9 @@ func (e *Engine) expire(of *served) {
 				if moved.Verdict == scheduler.Won {
 					gone++
 					e.ended = append(e.ended, moved.ID)
+				}
+				if moved.Parent && moved.State.Terminal() {
+					e.releaseChildren(moved.ID)
 				}
 			}
 			e.observe.Rows("expired", gone)
@@ -192,8 +197,11 @@ func (e *Engine) readTimed(of *served) {
 			if perShard[shard]++; perShard[shard] >= timedLimit {
 				t.more = true
 			}
-			if e.lanes[shard] {
-				e.timers.add(rows[i])
+			if row := rows[i]; e.lanes[shard] {
+				if unfinished := row.State.Terminal() || row.State == scheduler.Blocked && !row.WakeAt.Equal(row.StartBy); unfinished {
+					row.WakeAt = row.WakeAt.Add(releaseGrace)
+				}
+				e.timers.add(row)
 			}
 		}
 	})

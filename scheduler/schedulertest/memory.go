@@ -26,6 +26,7 @@ type Memory struct {
 	past     map[scheduler.Ref][]PastAttempt
 	sessions map[memorySession]*scheduler.Session
 	ledger   map[ledgerLine]*Balance
+	links    links
 	settings scheduler.Settings
 	watch    func(before, after *scheduler.Task)
 }
@@ -70,6 +71,7 @@ func NewMemory(clock func() time.Time) *Memory {
 		past:     map[scheduler.Ref][]PastAttempt{},
 		sessions: map[memorySession]*scheduler.Session{},
 		ledger:   map[ledgerLine]*Balance{},
+		links:    newLinks(),
 	}
 }
 

@@ -78,7 +78,7 @@ func (m *Memory) keyStands(t *scheduler.Task, ref scheduler.Ref) scheduler.Inser
 func newRow(region string, t *scheduler.Task, now time.Time) *scheduler.Task {
 	row := *t
 	row.Region = region
-	row.Payload = slices.Clone(t.Payload)
+	row.Payload, row.Parents = slices.Clone(t.Payload), nil
 	row.RunAt, row.StartBy = stored(t.RunAt), stored(t.StartBy)
 	row.Attempt, row.Counted, row.WorkerLosses, row.Suspect, row.CancelRequested = 0, 0, 0, false, false
 	row.CreatedAt, row.ReadyAt, row.StartedAt, row.EndedAt, row.WakeAt = now, time.Time{}, time.Time{}, time.Time{}, time.Time{}
@@ -95,6 +95,11 @@ func newRow(region string, t *scheduler.Task, now time.Time) *scheduler.Task {
 	case scheduler.Ready:
 		row.Session, row.Worker = scheduler.SessionID{}, scheduler.WorkerID{}
 		row.ReadyAt, row.WakeAt = now, row.StartBy
+	case scheduler.Blocked:
+		row.Session, row.Worker = scheduler.SessionID{}, scheduler.WorkerID{}
+		if row.WakeAt = row.StartBy; !t.WakeAt.IsZero() {
+			row.WakeAt = now
+		}
 	default:
 		row.Session, row.Worker = scheduler.SessionID{}, scheduler.WorkerID{}
 		row.WakeAt = row.RunAt

@@ -70,9 +70,9 @@ func (m *Memory) end(region string, e scheduler.Ending) scheduler.Ended {
 		}
 		next.Result = slices.Clone(next.Result)
 		m.put(row, next)
-		return scheduler.Ended{ID: e.ID, Verdict: scheduler.Won, State: row.State, Attempt: row.Attempt}
+		return scheduler.Ended{ID: e.ID, Verdict: scheduler.Won, State: row.State, Attempt: row.Attempt, Parent: row.Parent}
 	}
-	a := scheduler.Ended{ID: e.ID, Verdict: scheduler.Lost, State: row.State, Attempt: row.Attempt}
+	a := scheduler.Ended{ID: e.ID, Verdict: scheduler.Lost, State: row.State, Attempt: row.Attempt, Parent: row.Parent}
 	same := row.Token() == e.Token && row.State != scheduler.Running
 	if same && (row.State == e.To || (e.To.Waiting() && row.State != scheduler.Succeeded)) {
 		a.Verdict = scheduler.Won // by an earlier execution
@@ -130,7 +130,7 @@ func (m *Memory) Cancel(_ context.Context, b scheduler.CancelBatch) ([]scheduler
 		if next, refusal := row.Cancel(b.Message, now); refusal == nil {
 			m.put(row, next)
 		}
-		answers[i] = scheduler.CancelAnswer{ID: id, Verdict: scheduler.Won, State: row.State, Token: row.Token(), Session: row.Session}
+		answers[i] = scheduler.CancelAnswer{ID: id, Verdict: scheduler.Won, State: row.State, Token: row.Token(), Session: row.Session, Parent: row.Parent}
 		if row.State.Terminal() && row.State != scheduler.Canceled {
 			answers[i].Verdict = scheduler.Lost
 		}
@@ -202,7 +202,7 @@ func (m *Memory) UpdateTask(_ context.Context, tenant string, ref scheduler.Ref,
 }
 
 func moved(row *scheduler.Task, stands bool) scheduler.Moved {
-	a := scheduler.Moved{ID: row.ID, Verdict: scheduler.Lost, State: row.State, Due: row.Due}
+	a := scheduler.Moved{ID: row.ID, Verdict: scheduler.Lost, State: row.State, Due: row.Due, Parent: row.Parent}
 	if stands {
 		a.Verdict = scheduler.Won
 	}

@@ -17,6 +17,7 @@ type client struct {
 	keys        map[string]scheduler.Ref // what a key was said to stand for
 	canceled    map[scheduler.Ref]bool   // the wish is written
 	known       []scheduler.Ref          // accepted, in order
+	linkedTasks int
 }
 
 // submission is one task that somebody wants done. A keyed one is sent again until there is an answer; of a plain one nobody
@@ -47,6 +48,9 @@ func (c *client) plan() {
 		s.at(at, func() { c.submit(subs) })
 		n -= batch
 		at = min(at+s.upTo(5*time.Second), simTrouble-time.Second)
+	}
+	for range s.rand.IntN(4) {
+		s.at(s.upTo(simTrouble), c.link)
 	}
 	for range s.rand.IntN(6) {
 		s.at(s.upTo(simTrouble), c.cancel)

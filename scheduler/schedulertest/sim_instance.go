@@ -145,6 +145,8 @@ func (in *instance) perform(eff engine.Effect) {
 		if c := in.conns[eff.Stream]; c != nil {
 			c.closeByInstance()
 		}
+	case engine.LinkAnswered:
+		in.answer(eff.Ticket, eff)
 	case engine.SubmitAnswered:
 		in.answer(eff.Ticket, eff)
 	case engine.CancelAnswered:

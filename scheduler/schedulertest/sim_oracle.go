@@ -18,6 +18,7 @@ type oracle struct {
 	succeeded  map[scheduler.Token]bool // handlers that have reported success
 	pressed    map[scheduler.Token]bool // and those that have reported backpressure
 	ends       map[scheduler.Ref]int
+	released   map[scheduler.Ref]int       // children that ceased to wait for their parents
 	notStored  map[string]bool             // payloads of submissions that were told of another task in their stead
 	pushes     int                         // attempts that met with backpressure
 	open       int                         // rows that have not ended
@@ -55,7 +56,7 @@ func (o *oracle) carries(t *scheduler.Task, n int) {
 func newOracle(s *sim) *oracle {
 	return &oracle{
 		s: s, started: map[scheduler.Token]bool{}, succeeded: map[scheduler.Token]bool{}, pressed: map[scheduler.Token]bool{}, ends: map[scheduler.Ref]int{},
-		leftUnsaid: map[scheduler.WorkerID]bool{}, notStored: map[string]bool{}, limited: map[limitUse]int{},
+		leftUnsaid: map[scheduler.WorkerID]bool{}, notStored: map[string]bool{}, limited: map[limitUse]int{}, released: map[scheduler.Ref]int{},
 	}
 }
 
@@ -81,6 +82,8 @@ func (o *oracle) changed(before, after *scheduler.Task) {
 	}
 	o.s.tracef("  %s/%d %s -> %s/%d counted %d", short(before.ID), before.Attempt, before.State, after.State, after.Attempt, after.Counted)
 	switch {
+	case before.State.Terminal() && sameEnd(before, after): // a parent: when its children are looked at may change
+		return
 	case before.State.Terminal():
 		o.failf("P4: %s had ended as %s and was changed to %s", before.Ref, before.State, after.State)
 		return
@@ -90,6 +93,8 @@ func (o *oracle) changed(before, after *scheduler.Task) {
 		o.becameRunning(before, after)
 	case before.State == scheduler.Running:
 		o.leftRunning(before, after)
+	case before.State == scheduler.Blocked && after.State != scheduler.Blocked:
+		o.leftBlocked(after)
 	}
 	if after.State.Terminal() {
 		o.ended(before, after)

@@ -69,6 +69,8 @@ func (s *sim) stall(request any) bool {
 		return s.chance(0.01)
 	case scheduler.Insert, scheduler.ClaimBatch:
 		return s.chance(0.01)
+	case scheduler.InsertLinked, scheduler.CloseEdges, scheduler.ReleaseBatch, scheduler.RestBatch:
+		return s.chance(0.1)
 	default:
 		return false
 	}
@@ -147,6 +149,9 @@ func firstRows(request any, n int) any {
 	case scheduler.EndBatch:
 		r.Endings = r.Endings[:min(len(r.Endings), n)]
 		return r
+	case scheduler.ReleaseBatch:
+		r.IDs = r.IDs[:min(len(r.IDs), n)]
+		return r
 	default:
 		return request
 	}
@@ -194,7 +199,9 @@ func requestText(request any) string {
 			add(id, "")
 		}
 	default:
-		return fmt.Sprintf("%T %v", request, request)
+		if !linkedRows(request, add) {
+			return fmt.Sprintf("%T %v", request, request)
+		}
 	}
 	return fmt.Sprintf("%T %v", request, rows)
 }

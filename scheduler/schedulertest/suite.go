@@ -70,6 +70,14 @@ func RunStoreSuite(t *testing.T, open func(t *testing.T) Fixture) {
 		{"SessionsReviveUntilEnded", sessionsReviveUntilEnded},
 		{"OnlyALiveSessionEndsOthers", onlyALiveSessionEndsOthers},
 		{"AFullBatch", aFullBatch},
+		{"AChildDoesWhatItsParentsAllow", aChildDoesWhatItsParentsAllow},
+		{"LateChildren", lateChildren},
+		{"EndsAreHandedDown", endsAreHandedDown},
+		{"AReleaseMayStopAnywhere", aReleaseMayStopAnywhere},
+		{"AGraphIsStoredWholeAndOnce", aGraphIsStoredWholeAndOnce},
+		{"ParentsEndWhileTheChildComes", parentsEndWhileTheChildComes},
+		{"FanInAtTheSameTime", fanInAtTheSameTime},
+		{"ABlockedTaskMayEndByItself", aBlockedTaskMayEndByItself},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -421,7 +421,7 @@ type GraphTask struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A name, unique within the graph: 1 to 63 bytes.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The task. Its parents may name existing tasks too; its own idempotency_key must be empty.
+	// The task. Its parents may name existing tasks too; its own idempotency_key and unique_key must be empty.
 	Spec *TaskSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
 	// Names of its parents within the graph, at most 10,000; a cycle is refused and named.
 	After         []string `protobuf:"bytes,3,rep,name=after,proto3" json:"after,omitempty"`
@@ -483,7 +483,8 @@ func (x *GraphTask) GetAfter() []string {
 // SubmitGraphRequest asks to store a graph.
 type SubmitGraphRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 1 to 10,000 tasks, together at most 8 MiB.
+	// 1 to 10,000 tasks, together at most 8 MiB, which name at most 100,000 parents together. Each takes one of the tenant's tokens: when
+	// they are not there for all, nothing is stored.
 	Tasks []*GraphTask `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	// Makes the whole submission idempotent, as TaskSpec.idempotency_key does for one task. Empty for none; at most 255 bytes.
 	IdempotencyKey string `protobuf:"bytes,2,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
@@ -599,6 +600,362 @@ func (x *SubmitGraphResponse) GetExisted() bool {
 	return false
 }
 
+// GetGraphRequest names a graph.
+type GetGraphRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The graph's handle, or that of any of its tasks.
+	GraphId string `protobuf:"bytes,1,opt,name=graph_id,json=graphId,proto3" json:"graph_id,omitempty"`
+	// How many tasks. Default 50; at most 500.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// From the previous page. At most 1024 bytes.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetGraphRequest) Reset() {
+	*x = GetGraphRequest{}
+	mi := &file_errand_v1_submit_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetGraphRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetGraphRequest) ProtoMessage() {}
+
+func (x *GetGraphRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_errand_v1_submit_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetGraphRequest.ProtoReflect.Descriptor instead.
+func (*GetGraphRequest) Descriptor() ([]byte, []int) {
+	return file_errand_v1_submit_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *GetGraphRequest) GetGraphId() string {
+	if x != nil {
+		return x.GraphId
+	}
+	return ""
+}
+
+func (x *GetGraphRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *GetGraphRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// GraphMember is a task of a graph as it stands.
+type GraphMember struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name in the graph.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The task's handle.
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// What it runs.
+	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Where it is in its life.
+	State TaskState `protobuf:"varint,4,opt,name=state,proto3,enum=errand.v1.TaskState" json:"state,omitempty"`
+	// Why it did not succeed; unset when nothing went wrong.
+	Failure *Failure `protobuf:"bytes,5,opt,name=failure,proto3" json:"failure,omitempty"`
+	// Handles of all its parents, in the order in which it names them; those of the graph first.
+	Parents []string `protobuf:"bytes,6,rep,name=parents,proto3" json:"parents,omitempty"`
+	// When it may run. Never unspecified.
+	ParentCondition ParentCondition `protobuf:"varint,7,opt,name=parent_condition,json=parentCondition,proto3,enum=errand.v1.ParentCondition" json:"parent_condition,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *GraphMember) Reset() {
+	*x = GraphMember{}
+	mi := &file_errand_v1_submit_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GraphMember) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GraphMember) ProtoMessage() {}
+
+func (x *GraphMember) ProtoReflect() protoreflect.Message {
+	mi := &file_errand_v1_submit_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GraphMember.ProtoReflect.Descriptor instead.
+func (*GraphMember) Descriptor() ([]byte, []int) {
+	return file_errand_v1_submit_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *GraphMember) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GraphMember) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *GraphMember) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *GraphMember) GetState() TaskState {
+	if x != nil {
+		return x.State
+	}
+	return TaskState_TASK_STATE_UNSPECIFIED
+}
+
+func (x *GraphMember) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+func (x *GraphMember) GetParents() []string {
+	if x != nil {
+		return x.Parents
+	}
+	return nil
+}
+
+func (x *GraphMember) GetParentCondition() ParentCondition {
+	if x != nil {
+		return x.ParentCondition
+	}
+	return ParentCondition_PARENT_CONDITION_UNSPECIFIED
+}
+
+// GetGraphResponse is a page of a graph.
+type GetGraphResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The graph's handle.
+	GraphId string `protobuf:"bytes,1,opt,name=graph_id,json=graphId,proto3" json:"graph_id,omitempty"`
+	// In the order of the submission. Tasks whose retention has passed are missing.
+	Tasks []*GraphMember `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	// How many tasks it was submitted with.
+	Size int64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	// For the next page; empty at the end.
+	NextPageToken string `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetGraphResponse) Reset() {
+	*x = GetGraphResponse{}
+	mi := &file_errand_v1_submit_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetGraphResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetGraphResponse) ProtoMessage() {}
+
+func (x *GetGraphResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_errand_v1_submit_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetGraphResponse.ProtoReflect.Descriptor instead.
+func (*GetGraphResponse) Descriptor() ([]byte, []int) {
+	return file_errand_v1_submit_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *GetGraphResponse) GetGraphId() string {
+	if x != nil {
+		return x.GraphId
+	}
+	return ""
+}
+
+func (x *GetGraphResponse) GetTasks() []*GraphMember {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+func (x *GetGraphResponse) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *GetGraphResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// CancelGraphRequest names a graph.
+type CancelGraphRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The graph's handle, or that of any of its tasks.
+	GraphId string `protobuf:"bytes,1,opt,name=graph_id,json=graphId,proto3" json:"graph_id,omitempty"`
+	// For people; kept with the tasks. At most 1 KiB.
+	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelGraphRequest) Reset() {
+	*x = CancelGraphRequest{}
+	mi := &file_errand_v1_submit_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelGraphRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelGraphRequest) ProtoMessage() {}
+
+func (x *CancelGraphRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_errand_v1_submit_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelGraphRequest.ProtoReflect.Descriptor instead.
+func (*CancelGraphRequest) Descriptor() ([]byte, []int) {
+	return file_errand_v1_submit_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *CancelGraphRequest) GetGraphId() string {
+	if x != nil {
+		return x.GraphId
+	}
+	return ""
+}
+
+func (x *CancelGraphRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// CancelGraphResponse says what became of the graph's tasks. The same again is safe.
+type CancelGraphResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Tasks that are canceled, by this call or before.
+	Canceled int64 `protobuf:"varint,1,opt,name=canceled,proto3" json:"canceled,omitempty"`
+	// Tasks that run, and whose workers are told to stop.
+	Stopping int64 `protobuf:"varint,2,opt,name=stopping,proto3" json:"stopping,omitempty"`
+	// Tasks that had ended otherwise.
+	Ended         int64 `protobuf:"varint,3,opt,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelGraphResponse) Reset() {
+	*x = CancelGraphResponse{}
+	mi := &file_errand_v1_submit_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelGraphResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelGraphResponse) ProtoMessage() {}
+
+func (x *CancelGraphResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_errand_v1_submit_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelGraphResponse.ProtoReflect.Descriptor instead.
+func (*CancelGraphResponse) Descriptor() ([]byte, []int) {
+	return file_errand_v1_submit_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *CancelGraphResponse) GetCanceled() int64 {
+	if x != nil {
+		return x.Canceled
+	}
+	return 0
+}
+
+func (x *CancelGraphResponse) GetStopping() int64 {
+	if x != nil {
+		return x.Stopping
+	}
+	return 0
+}
+
+func (x *CancelGraphResponse) GetEnded() int64 {
+	if x != nil {
+		return x.Ended
+	}
+	return 0
+}
+
 var File_errand_v1_submit_proto protoreflect.FileDescriptor
 
 const file_errand_v1_submit_proto_rawDesc = "" +
@@ -639,7 +996,33 @@ const file_errand_v1_submit_proto_rawDesc = "" +
 	"\aexisted\x18\x03 \x01(\bR\aexisted\x1a:\n" +
 	"\fTaskIdsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B5Z3github.com/errandhq/errand/proto/errand/v1;errandv1b\x06proto3"
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x89\x01\n" +
+	"\x0fGetGraphRequest\x12$\n" +
+	"\bgraph_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(ZR\agraphId\x12'\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\tpageToken\"\x89\x02\n" +
+	"\vGraphMember\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12*\n" +
+	"\x05state\x18\x04 \x01(\x0e2\x14.errand.v1.TaskStateR\x05state\x12,\n" +
+	"\afailure\x18\x05 \x01(\v2\x12.errand.v1.FailureR\afailure\x12\x18\n" +
+	"\aparents\x18\x06 \x03(\tR\aparents\x12E\n" +
+	"\x10parent_condition\x18\a \x01(\x0e2\x1a.errand.v1.ParentConditionR\x0fparentCondition\"\x97\x01\n" +
+	"\x10GetGraphResponse\x12\x19\n" +
+	"\bgraph_id\x18\x01 \x01(\tR\agraphId\x12,\n" +
+	"\x05tasks\x18\x02 \x03(\v2\x16.errand.v1.GraphMemberR\x05tasks\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x03R\x04size\x12&\n" +
+	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\"\\\n" +
+	"\x12CancelGraphRequest\x12$\n" +
+	"\bgraph_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(ZR\agraphId\x12 \n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\x06reason\"c\n" +
+	"\x13CancelGraphResponse\x12\x1a\n" +
+	"\bcanceled\x18\x01 \x01(\x03R\bcanceled\x12\x1a\n" +
+	"\bstopping\x18\x02 \x01(\x03R\bstopping\x12\x14\n" +
+	"\x05ended\x18\x03 \x01(\x03R\x05endedB5Z3github.com/errandhq/errand/proto/errand/v1;errandv1b\x06proto3"
 
 var (
 	file_errand_v1_submit_proto_rawDescOnce sync.Once
@@ -653,7 +1036,7 @@ func file_errand_v1_submit_proto_rawDescGZIP() []byte {
 	return file_errand_v1_submit_proto_rawDescData
 }
 
-var file_errand_v1_submit_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_errand_v1_submit_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_errand_v1_submit_proto_goTypes = []any{
 	(*SubmitTaskRequest)(nil),     // 0: errand.v1.SubmitTaskRequest
 	(*SubmitTaskResponse)(nil),    // 1: errand.v1.SubmitTaskResponse
@@ -664,29 +1047,40 @@ var file_errand_v1_submit_proto_goTypes = []any{
 	(*GraphTask)(nil),             // 6: errand.v1.GraphTask
 	(*SubmitGraphRequest)(nil),    // 7: errand.v1.SubmitGraphRequest
 	(*SubmitGraphResponse)(nil),   // 8: errand.v1.SubmitGraphResponse
-	nil,                           // 9: errand.v1.SubmitGraphResponse.TaskIdsEntry
-	(*TaskSpec)(nil),              // 10: errand.v1.TaskSpec
-	(TaskState)(0),                // 11: errand.v1.TaskState
-	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
-	(*ErrorDetail)(nil),           // 13: errand.v1.ErrorDetail
+	(*GetGraphRequest)(nil),       // 9: errand.v1.GetGraphRequest
+	(*GraphMember)(nil),           // 10: errand.v1.GraphMember
+	(*GetGraphResponse)(nil),      // 11: errand.v1.GetGraphResponse
+	(*CancelGraphRequest)(nil),    // 12: errand.v1.CancelGraphRequest
+	(*CancelGraphResponse)(nil),   // 13: errand.v1.CancelGraphResponse
+	nil,                           // 14: errand.v1.SubmitGraphResponse.TaskIdsEntry
+	(*TaskSpec)(nil),              // 15: errand.v1.TaskSpec
+	(TaskState)(0),                // 16: errand.v1.TaskState
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*ErrorDetail)(nil),           // 18: errand.v1.ErrorDetail
+	(*Failure)(nil),               // 19: errand.v1.Failure
+	(ParentCondition)(0),          // 20: errand.v1.ParentCondition
 }
 var file_errand_v1_submit_proto_depIdxs = []int32{
-	10, // 0: errand.v1.SubmitTaskRequest.spec:type_name -> errand.v1.TaskSpec
-	11, // 1: errand.v1.SubmitTaskResponse.state:type_name -> errand.v1.TaskState
-	12, // 2: errand.v1.SubmitTaskResponse.estimated_start:type_name -> google.protobuf.Timestamp
-	10, // 3: errand.v1.SubmitTasksRequest.specs:type_name -> errand.v1.TaskSpec
+	15, // 0: errand.v1.SubmitTaskRequest.spec:type_name -> errand.v1.TaskSpec
+	16, // 1: errand.v1.SubmitTaskResponse.state:type_name -> errand.v1.TaskState
+	17, // 2: errand.v1.SubmitTaskResponse.estimated_start:type_name -> google.protobuf.Timestamp
+	15, // 3: errand.v1.SubmitTasksRequest.specs:type_name -> errand.v1.TaskSpec
 	1,  // 4: errand.v1.SubmitOutcome.accepted:type_name -> errand.v1.SubmitTaskResponse
 	4,  // 5: errand.v1.SubmitOutcome.error:type_name -> errand.v1.SubmitError
-	13, // 6: errand.v1.SubmitError.detail:type_name -> errand.v1.ErrorDetail
+	18, // 6: errand.v1.SubmitError.detail:type_name -> errand.v1.ErrorDetail
 	3,  // 7: errand.v1.SubmitTasksResponse.outcomes:type_name -> errand.v1.SubmitOutcome
-	10, // 8: errand.v1.GraphTask.spec:type_name -> errand.v1.TaskSpec
+	15, // 8: errand.v1.GraphTask.spec:type_name -> errand.v1.TaskSpec
 	6,  // 9: errand.v1.SubmitGraphRequest.tasks:type_name -> errand.v1.GraphTask
-	9,  // 10: errand.v1.SubmitGraphResponse.task_ids:type_name -> errand.v1.SubmitGraphResponse.TaskIdsEntry
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	14, // 10: errand.v1.SubmitGraphResponse.task_ids:type_name -> errand.v1.SubmitGraphResponse.TaskIdsEntry
+	16, // 11: errand.v1.GraphMember.state:type_name -> errand.v1.TaskState
+	19, // 12: errand.v1.GraphMember.failure:type_name -> errand.v1.Failure
+	20, // 13: errand.v1.GraphMember.parent_condition:type_name -> errand.v1.ParentCondition
+	10, // 14: errand.v1.GetGraphResponse.tasks:type_name -> errand.v1.GraphMember
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_errand_v1_submit_proto_init() }
@@ -707,7 +1101,7 @@ func file_errand_v1_submit_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_errand_v1_submit_proto_rawDesc), len(file_errand_v1_submit_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -315,8 +315,16 @@ type Task struct {
 	Session string `protobuf:"bytes,23,opt,name=session,proto3" json:"session,omitempty"`
 	// The task that this one is a redrive of; empty for none. Not filled in this release.
 	RedriveOf string `protobuf:"bytes,24,opt,name=redrive_of,json=redriveOf,proto3" json:"redrive_of,omitempty"`
-	// The graph that it was submitted with; empty for none. Not filled in this release.
-	GraphId       string `protobuf:"bytes,25,opt,name=graph_id,json=graphId,proto3" json:"graph_id,omitempty"`
+	// The graph that it was submitted with; empty for none.
+	GraphId string `protobuf:"bytes,25,opt,name=graph_id,json=graphId,proto3" json:"graph_id,omitempty"`
+	// Its name in the graph; empty for none.
+	GraphName string `protobuf:"bytes,26,opt,name=graph_name,json=graphName,proto3" json:"graph_name,omitempty"`
+	// How many parents it has; only from GetTask, as the next two. spec.parents lists the first 1000.
+	Parents int64 `protobuf:"varint,27,opt,name=parents,proto3" json:"parents,omitempty"`
+	// How many of them have not ended, as far as the task has been told.
+	OpenParents int64 `protobuf:"varint,28,opt,name=open_parents,json=openParents,proto3" json:"open_parents,omitempty"`
+	// How many tasks wait or have waited for it.
+	Children      int64 `protobuf:"varint,29,opt,name=children,proto3" json:"children,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -526,6 +534,34 @@ func (x *Task) GetGraphId() string {
 	return ""
 }
 
+func (x *Task) GetGraphName() string {
+	if x != nil {
+		return x.GraphName
+	}
+	return ""
+}
+
+func (x *Task) GetParents() int64 {
+	if x != nil {
+		return x.Parents
+	}
+	return 0
+}
+
+func (x *Task) GetOpenParents() int64 {
+	if x != nil {
+		return x.OpenParents
+	}
+	return 0
+}
+
+func (x *Task) GetChildren() int64 {
+	if x != nil {
+		return x.Children
+	}
+	return 0
+}
+
 var File_errand_v1_task_proto protoreflect.FileDescriptor
 
 const file_errand_v1_task_proto_rawDesc = "" +
@@ -548,7 +584,7 @@ const file_errand_v1_task_proto_rawDesc = "" +
 	"started_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
 	"\bended_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12,\n" +
 	"\afailure\x18\x05 \x01(\v2\x12.errand.v1.FailureR\afailure\x12\x18\n" +
-	"\acounted\x18\x06 \x01(\bR\acounted\"\xe0\a\n" +
+	"\acounted\x18\x06 \x01(\bR\acounted\"\xd8\b\n" +
 	"\x04Task\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12'\n" +
@@ -579,7 +615,12 @@ const file_errand_v1_task_proto_rawDesc = "" +
 	"\asession\x18\x17 \x01(\tR\asession\x12\x1d\n" +
 	"\n" +
 	"redrive_of\x18\x18 \x01(\tR\tredriveOf\x12\x19\n" +
-	"\bgraph_id\x18\x19 \x01(\tR\agraphId*\xe9\x01\n" +
+	"\bgraph_id\x18\x19 \x01(\tR\agraphId\x12\x1d\n" +
+	"\n" +
+	"graph_name\x18\x1a \x01(\tR\tgraphName\x12\x18\n" +
+	"\aparents\x18\x1b \x01(\x03R\aparents\x12!\n" +
+	"\fopen_parents\x18\x1c \x01(\x03R\vopenParents\x12\x1a\n" +
+	"\bchildren\x18\x1d \x01(\x03R\bchildren*\xe9\x01\n" +
 	"\tTaskState\x12\x1a\n" +
 	"\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14TASK_STATE_SCHEDULED\x10\x01\x12\x14\n" +

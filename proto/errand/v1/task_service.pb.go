@@ -1612,12 +1612,14 @@ const file_errand_v1_task_service_proto_rawDesc = "" +
 	"\x06failed\x18\x05 \x01(\v2\x19.errand.v1.AttemptFailureH\x00R\x06failedB\x10\n" +
 	"\aoutcome\x12\x05\xbaH\x02\b\x01\"B\n" +
 	"\x14CompleteTaskResponse\x12*\n" +
-	"\x05state\x18\x01 \x01(\x0e2\x14.errand.v1.TaskStateR\x05state2\xce\b\n" +
+	"\x05state\x18\x01 \x01(\x0e2\x14.errand.v1.TaskStateR\x05state2\xe6\t\n" +
 	"\vTaskService\x12I\n" +
 	"\n" +
 	"SubmitTask\x12\x1c.errand.v1.SubmitTaskRequest\x1a\x1d.errand.v1.SubmitTaskResponse\x12L\n" +
 	"\vSubmitTasks\x12\x1d.errand.v1.SubmitTasksRequest\x1a\x1e.errand.v1.SubmitTasksResponse\x12L\n" +
-	"\vSubmitGraph\x12\x1d.errand.v1.SubmitGraphRequest\x1a\x1e.errand.v1.SubmitGraphResponse\x12E\n" +
+	"\vSubmitGraph\x12\x1d.errand.v1.SubmitGraphRequest\x1a\x1e.errand.v1.SubmitGraphResponse\x12H\n" +
+	"\bGetGraph\x12\x1a.errand.v1.GetGraphRequest\x1a\x1b.errand.v1.GetGraphResponse\"\x03\x90\x02\x01\x12L\n" +
+	"\vCancelGraph\x12\x1d.errand.v1.CancelGraphRequest\x1a\x1e.errand.v1.CancelGraphResponse\x12E\n" +
 	"\aGetTask\x12\x19.errand.v1.GetTaskRequest\x1a\x1a.errand.v1.GetTaskResponse\"\x03\x90\x02\x01\x12H\n" +
 	"\bWaitTask\x12\x1a.errand.v1.WaitTaskRequest\x1a\x1b.errand.v1.WaitTaskResponse\"\x03\x90\x02\x01\x12K\n" +
 	"\tListTasks\x12\x1b.errand.v1.ListTasksRequest\x1a\x1c.errand.v1.ListTasksResponse\"\x03\x90\x02\x01\x12I\n" +
@@ -1687,11 +1689,15 @@ var file_errand_v1_task_service_proto_goTypes = []any{
 	(*SubmitTaskRequest)(nil),     // 37: errand.v1.SubmitTaskRequest
 	(*SubmitTasksRequest)(nil),    // 38: errand.v1.SubmitTasksRequest
 	(*SubmitGraphRequest)(nil),    // 39: errand.v1.SubmitGraphRequest
-	(*GetOperationRequest)(nil),   // 40: errand.v1.GetOperationRequest
-	(*SubmitTaskResponse)(nil),    // 41: errand.v1.SubmitTaskResponse
-	(*SubmitTasksResponse)(nil),   // 42: errand.v1.SubmitTasksResponse
-	(*SubmitGraphResponse)(nil),   // 43: errand.v1.SubmitGraphResponse
-	(*GetOperationResponse)(nil),  // 44: errand.v1.GetOperationResponse
+	(*GetGraphRequest)(nil),       // 40: errand.v1.GetGraphRequest
+	(*CancelGraphRequest)(nil),    // 41: errand.v1.CancelGraphRequest
+	(*GetOperationRequest)(nil),   // 42: errand.v1.GetOperationRequest
+	(*SubmitTaskResponse)(nil),    // 43: errand.v1.SubmitTaskResponse
+	(*SubmitTasksResponse)(nil),   // 44: errand.v1.SubmitTasksResponse
+	(*SubmitGraphResponse)(nil),   // 45: errand.v1.SubmitGraphResponse
+	(*GetGraphResponse)(nil),      // 46: errand.v1.GetGraphResponse
+	(*CancelGraphResponse)(nil),   // 47: errand.v1.CancelGraphResponse
+	(*GetOperationResponse)(nil),  // 48: errand.v1.GetOperationResponse
 }
 var file_errand_v1_task_service_proto_depIdxs = []int32{
 	24, // 0: errand.v1.GetTaskResponse.task:type_name -> errand.v1.Task
@@ -1728,33 +1734,37 @@ var file_errand_v1_task_service_proto_depIdxs = []int32{
 	37, // 31: errand.v1.TaskService.SubmitTask:input_type -> errand.v1.SubmitTaskRequest
 	38, // 32: errand.v1.TaskService.SubmitTasks:input_type -> errand.v1.SubmitTasksRequest
 	39, // 33: errand.v1.TaskService.SubmitGraph:input_type -> errand.v1.SubmitGraphRequest
-	0,  // 34: errand.v1.TaskService.GetTask:input_type -> errand.v1.GetTaskRequest
-	2,  // 35: errand.v1.TaskService.WaitTask:input_type -> errand.v1.WaitTaskRequest
-	4,  // 36: errand.v1.TaskService.ListTasks:input_type -> errand.v1.ListTasksRequest
-	7,  // 37: errand.v1.TaskService.UpdateTask:input_type -> errand.v1.UpdateTaskRequest
-	9,  // 38: errand.v1.TaskService.CancelTask:input_type -> errand.v1.CancelTaskRequest
-	11, // 39: errand.v1.TaskService.CancelTasks:input_type -> errand.v1.CancelTasksRequest
-	13, // 40: errand.v1.TaskService.RedriveTasks:input_type -> errand.v1.RedriveTasksRequest
-	40, // 41: errand.v1.TaskService.GetOperation:input_type -> errand.v1.GetOperationRequest
-	15, // 42: errand.v1.TaskService.ExplainTask:input_type -> errand.v1.ExplainTaskRequest
-	18, // 43: errand.v1.TaskService.WatchTasks:input_type -> errand.v1.WatchTasksRequest
-	20, // 44: errand.v1.TaskService.CompleteTask:input_type -> errand.v1.CompleteTaskRequest
-	41, // 45: errand.v1.TaskService.SubmitTask:output_type -> errand.v1.SubmitTaskResponse
-	42, // 46: errand.v1.TaskService.SubmitTasks:output_type -> errand.v1.SubmitTasksResponse
-	43, // 47: errand.v1.TaskService.SubmitGraph:output_type -> errand.v1.SubmitGraphResponse
-	1,  // 48: errand.v1.TaskService.GetTask:output_type -> errand.v1.GetTaskResponse
-	3,  // 49: errand.v1.TaskService.WaitTask:output_type -> errand.v1.WaitTaskResponse
-	5,  // 50: errand.v1.TaskService.ListTasks:output_type -> errand.v1.ListTasksResponse
-	8,  // 51: errand.v1.TaskService.UpdateTask:output_type -> errand.v1.UpdateTaskResponse
-	10, // 52: errand.v1.TaskService.CancelTask:output_type -> errand.v1.CancelTaskResponse
-	12, // 53: errand.v1.TaskService.CancelTasks:output_type -> errand.v1.CancelTasksResponse
-	14, // 54: errand.v1.TaskService.RedriveTasks:output_type -> errand.v1.RedriveTasksResponse
-	44, // 55: errand.v1.TaskService.GetOperation:output_type -> errand.v1.GetOperationResponse
-	17, // 56: errand.v1.TaskService.ExplainTask:output_type -> errand.v1.ExplainTaskResponse
-	19, // 57: errand.v1.TaskService.WatchTasks:output_type -> errand.v1.WatchTasksResponse
-	21, // 58: errand.v1.TaskService.CompleteTask:output_type -> errand.v1.CompleteTaskResponse
-	45, // [45:59] is the sub-list for method output_type
-	31, // [31:45] is the sub-list for method input_type
+	40, // 34: errand.v1.TaskService.GetGraph:input_type -> errand.v1.GetGraphRequest
+	41, // 35: errand.v1.TaskService.CancelGraph:input_type -> errand.v1.CancelGraphRequest
+	0,  // 36: errand.v1.TaskService.GetTask:input_type -> errand.v1.GetTaskRequest
+	2,  // 37: errand.v1.TaskService.WaitTask:input_type -> errand.v1.WaitTaskRequest
+	4,  // 38: errand.v1.TaskService.ListTasks:input_type -> errand.v1.ListTasksRequest
+	7,  // 39: errand.v1.TaskService.UpdateTask:input_type -> errand.v1.UpdateTaskRequest
+	9,  // 40: errand.v1.TaskService.CancelTask:input_type -> errand.v1.CancelTaskRequest
+	11, // 41: errand.v1.TaskService.CancelTasks:input_type -> errand.v1.CancelTasksRequest
+	13, // 42: errand.v1.TaskService.RedriveTasks:input_type -> errand.v1.RedriveTasksRequest
+	42, // 43: errand.v1.TaskService.GetOperation:input_type -> errand.v1.GetOperationRequest
+	15, // 44: errand.v1.TaskService.ExplainTask:input_type -> errand.v1.ExplainTaskRequest
+	18, // 45: errand.v1.TaskService.WatchTasks:input_type -> errand.v1.WatchTasksRequest
+	20, // 46: errand.v1.TaskService.CompleteTask:input_type -> errand.v1.CompleteTaskRequest
+	43, // 47: errand.v1.TaskService.SubmitTask:output_type -> errand.v1.SubmitTaskResponse
+	44, // 48: errand.v1.TaskService.SubmitTasks:output_type -> errand.v1.SubmitTasksResponse
+	45, // 49: errand.v1.TaskService.SubmitGraph:output_type -> errand.v1.SubmitGraphResponse
+	46, // 50: errand.v1.TaskService.GetGraph:output_type -> errand.v1.GetGraphResponse
+	47, // 51: errand.v1.TaskService.CancelGraph:output_type -> errand.v1.CancelGraphResponse
+	1,  // 52: errand.v1.TaskService.GetTask:output_type -> errand.v1.GetTaskResponse
+	3,  // 53: errand.v1.TaskService.WaitTask:output_type -> errand.v1.WaitTaskResponse
+	5,  // 54: errand.v1.TaskService.ListTasks:output_type -> errand.v1.ListTasksResponse
+	8,  // 55: errand.v1.TaskService.UpdateTask:output_type -> errand.v1.UpdateTaskResponse
+	10, // 56: errand.v1.TaskService.CancelTask:output_type -> errand.v1.CancelTaskResponse
+	12, // 57: errand.v1.TaskService.CancelTasks:output_type -> errand.v1.CancelTasksResponse
+	14, // 58: errand.v1.TaskService.RedriveTasks:output_type -> errand.v1.RedriveTasksResponse
+	48, // 59: errand.v1.TaskService.GetOperation:output_type -> errand.v1.GetOperationResponse
+	17, // 60: errand.v1.TaskService.ExplainTask:output_type -> errand.v1.ExplainTaskResponse
+	19, // 61: errand.v1.TaskService.WatchTasks:output_type -> errand.v1.WatchTasksResponse
+	21, // 62: errand.v1.TaskService.CompleteTask:output_type -> errand.v1.CompleteTaskResponse
+	47, // [47:63] is the sub-list for method output_type
+	31, // [31:47] is the sub-list for method input_type
 	31, // [31:31] is the sub-list for extension type_name
 	31, // [31:31] is the sub-list for extension extendee
 	0,  // [0:31] is the sub-list for field type_name

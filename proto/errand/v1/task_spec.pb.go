@@ -428,7 +428,9 @@ type TaskSpec struct {
 	UniqueKey string `protobuf:"bytes,21,opt,name=unique_key,json=uniqueKey,proto3" json:"unique_key,omitempty"`
 	// Named limits that a start must pass, each name and key once. At most 8. A name that no limit is stored for caps nothing.
 	Limits []*Limit `protobuf:"bytes,22,rep,name=limits,proto3" json:"limits,omitempty"`
-	// Handles of existing tasks that this one waits for, each once. At most 1000. NOT_YET_AVAILABLE in this release.
+	// Handles of existing tasks that this one waits for, each once: the tenant's own, in this region, and ended or not. At most 1000.
+	// One that is not there is PARENT_NOT_FOUND, and nothing is stored. A task can name only what exists, so tasks never wait for each
+	// other.
 	Parents []string `protobuf:"bytes,23,rep,name=parents,proto3" json:"parents,omitempty"`
 	// When it may run, if it has parents. Default all succeeded.
 	ParentCondition ParentCondition `protobuf:"varint,24,opt,name=parent_condition,json=parentCondition,proto3,enum=errand.v1.ParentCondition" json:"parent_condition,omitempty"`

@@ -39,6 +39,10 @@ const (
 	TaskServiceSubmitTasksProcedure = "/errand.v1.TaskService/SubmitTasks"
 	// TaskServiceSubmitGraphProcedure is the fully-qualified name of the TaskService's SubmitGraph RPC.
 	TaskServiceSubmitGraphProcedure = "/errand.v1.TaskService/SubmitGraph"
+	// TaskServiceGetGraphProcedure is the fully-qualified name of the TaskService's GetGraph RPC.
+	TaskServiceGetGraphProcedure = "/errand.v1.TaskService/GetGraph"
+	// TaskServiceCancelGraphProcedure is the fully-qualified name of the TaskService's CancelGraph RPC.
+	TaskServiceCancelGraphProcedure = "/errand.v1.TaskService/CancelGraph"
 	// TaskServiceGetTaskProcedure is the fully-qualified name of the TaskService's GetTask RPC.
 	TaskServiceGetTaskProcedure = "/errand.v1.TaskService/GetTask"
 	// TaskServiceWaitTaskProcedure is the fully-qualified name of the TaskService's WaitTask RPC.
@@ -72,8 +76,13 @@ type TaskServiceClient interface {
 	SubmitTask(context.Context, *v1.SubmitTaskRequest) (*v1.SubmitTaskResponse, error)
 	// SubmitTasks stores many tasks; each has its own outcome.
 	SubmitTasks(context.Context, *v1.SubmitTasksRequest) (*v1.SubmitTasksResponse, error)
-	// SubmitGraph stores tasks and their dependencies, all or nothing. NOT_YET_AVAILABLE in this release.
+	// SubmitGraph stores tasks and their dependencies, all or nothing.
 	SubmitGraph(context.Context, *v1.SubmitGraphRequest) (*v1.SubmitGraphResponse, error)
+	// GetGraph returns the tasks of a graph in the order of their submission, in pages.
+	GetGraph(context.Context, *v1.GetGraphRequest) (*v1.GetGraphResponse, error)
+	// CancelGraph asks to cancel every open task of a graph. Tasks that wait for one of them by another submission follow their own
+	// conditions.
+	CancelGraph(context.Context, *v1.CancelGraphRequest) (*v1.CancelGraphResponse, error)
 	// GetTask returns a task as it stands.
 	GetTask(context.Context, *v1.GetTaskRequest) (*v1.GetTaskResponse, error)
 	// WaitTask returns when the task has ended or the time is up.
@@ -127,6 +136,19 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+TaskServiceSubmitGraphProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("SubmitGraph")),
+			connect.WithClientOptions(opts...),
+		),
+		getGraph: connect.NewClient[v1.GetGraphRequest, v1.GetGraphResponse](
+			httpClient,
+			baseURL+TaskServiceGetGraphProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("GetGraph")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		cancelGraph: connect.NewClient[v1.CancelGraphRequest, v1.CancelGraphResponse](
+			httpClient,
+			baseURL+TaskServiceCancelGraphProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("CancelGraph")),
 			connect.WithClientOptions(opts...),
 		),
 		getTask: connect.NewClient[v1.GetTaskRequest, v1.GetTaskResponse](
@@ -208,6 +230,8 @@ type taskServiceClient struct {
 	submitTask   *connect.Client[v1.SubmitTaskRequest, v1.SubmitTaskResponse]
 	submitTasks  *connect.Client[v1.SubmitTasksRequest, v1.SubmitTasksResponse]
 	submitGraph  *connect.Client[v1.SubmitGraphRequest, v1.SubmitGraphResponse]
+	getGraph     *connect.Client[v1.GetGraphRequest, v1.GetGraphResponse]
+	cancelGraph  *connect.Client[v1.CancelGraphRequest, v1.CancelGraphResponse]
 	getTask      *connect.Client[v1.GetTaskRequest, v1.GetTaskResponse]
 	waitTask     *connect.Client[v1.WaitTaskRequest, v1.WaitTaskResponse]
 	listTasks    *connect.Client[v1.ListTasksRequest, v1.ListTasksResponse]
@@ -242,6 +266,24 @@ func (c *taskServiceClient) SubmitTasks(ctx context.Context, req *v1.SubmitTasks
 // SubmitGraph calls errand.v1.TaskService.SubmitGraph.
 func (c *taskServiceClient) SubmitGraph(ctx context.Context, req *v1.SubmitGraphRequest) (*v1.SubmitGraphResponse, error) {
 	response, err := c.submitGraph.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GetGraph calls errand.v1.TaskService.GetGraph.
+func (c *taskServiceClient) GetGraph(ctx context.Context, req *v1.GetGraphRequest) (*v1.GetGraphResponse, error) {
+	response, err := c.getGraph.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// CancelGraph calls errand.v1.TaskService.CancelGraph.
+func (c *taskServiceClient) CancelGraph(ctx context.Context, req *v1.CancelGraphRequest) (*v1.CancelGraphResponse, error) {
+	response, err := c.cancelGraph.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -349,8 +391,13 @@ type TaskServiceHandler interface {
 	SubmitTask(context.Context, *v1.SubmitTaskRequest) (*v1.SubmitTaskResponse, error)
 	// SubmitTasks stores many tasks; each has its own outcome.
 	SubmitTasks(context.Context, *v1.SubmitTasksRequest) (*v1.SubmitTasksResponse, error)
-	// SubmitGraph stores tasks and their dependencies, all or nothing. NOT_YET_AVAILABLE in this release.
+	// SubmitGraph stores tasks and their dependencies, all or nothing.
 	SubmitGraph(context.Context, *v1.SubmitGraphRequest) (*v1.SubmitGraphResponse, error)
+	// GetGraph returns the tasks of a graph in the order of their submission, in pages.
+	GetGraph(context.Context, *v1.GetGraphRequest) (*v1.GetGraphResponse, error)
+	// CancelGraph asks to cancel every open task of a graph. Tasks that wait for one of them by another submission follow their own
+	// conditions.
+	CancelGraph(context.Context, *v1.CancelGraphRequest) (*v1.CancelGraphResponse, error)
 	// GetTask returns a task as it stands.
 	GetTask(context.Context, *v1.GetTaskRequest) (*v1.GetTaskResponse, error)
 	// WaitTask returns when the task has ended or the time is up.
@@ -400,6 +447,19 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		TaskServiceSubmitGraphProcedure,
 		svc.SubmitGraph,
 		connect.WithSchema(taskServiceMethods.ByName("SubmitGraph")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceGetGraphHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceGetGraphProcedure,
+		svc.GetGraph,
+		connect.WithSchema(taskServiceMethods.ByName("GetGraph")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceCancelGraphHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceCancelGraphProcedure,
+		svc.CancelGraph,
+		connect.WithSchema(taskServiceMethods.ByName("CancelGraph")),
 		connect.WithHandlerOptions(opts...),
 	)
 	taskServiceGetTaskHandler := connect.NewUnaryHandlerSimple(
@@ -481,6 +541,10 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceSubmitTasksHandler.ServeHTTP(w, r)
 		case TaskServiceSubmitGraphProcedure:
 			taskServiceSubmitGraphHandler.ServeHTTP(w, r)
+		case TaskServiceGetGraphProcedure:
+			taskServiceGetGraphHandler.ServeHTTP(w, r)
+		case TaskServiceCancelGraphProcedure:
+			taskServiceCancelGraphHandler.ServeHTTP(w, r)
 		case TaskServiceGetTaskProcedure:
 			taskServiceGetTaskHandler.ServeHTTP(w, r)
 		case TaskServiceWaitTaskProcedure:
@@ -522,6 +586,14 @@ func (UnimplementedTaskServiceHandler) SubmitTasks(context.Context, *v1.SubmitTa
 
 func (UnimplementedTaskServiceHandler) SubmitGraph(context.Context, *v1.SubmitGraphRequest) (*v1.SubmitGraphResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.TaskService.SubmitGraph is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) GetGraph(context.Context, *v1.GetGraphRequest) (*v1.GetGraphResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.TaskService.GetGraph is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) CancelGraph(context.Context, *v1.CancelGraphRequest) (*v1.CancelGraphResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("errand.v1.TaskService.CancelGraph is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) GetTask(context.Context, *v1.GetTaskRequest) (*v1.GetTaskResponse, error) {

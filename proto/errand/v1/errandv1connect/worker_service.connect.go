@@ -56,7 +56,7 @@ type WorkerServiceClient interface {
 	// Report carries what a polling worker has to say, keeps its lease alive and returns the answers. A report that got no answer
 	// is sent again. It may go to any scheduler of the region.
 	Report(context.Context, *v1.ReportRequest) (*v1.ReportResponse, error)
-	// ReadParents returns the results of a running task's parents. NOT_YET_AVAILABLE in this release.
+	// ReadParents returns the results of a running task's parents, in pages of at most 3 MiB.
 	ReadParents(context.Context, *v1.ReadParentsRequest) (*v1.ReadParentsResponse, error)
 }
 
@@ -151,7 +151,7 @@ type WorkerServiceHandler interface {
 	// Report carries what a polling worker has to say, keeps its lease alive and returns the answers. A report that got no answer
 	// is sent again. It may go to any scheduler of the region.
 	Report(context.Context, *v1.ReportRequest) (*v1.ReportResponse, error)
-	// ReadParents returns the results of a running task's parents. NOT_YET_AVAILABLE in this release.
+	// ReadParents returns the results of a running task's parents, in pages of at most 3 MiB.
 	ReadParents(context.Context, *v1.ReadParentsRequest) (*v1.ReadParentsResponse, error)
 }
 
