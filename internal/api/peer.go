@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/errandhq/errand/fairness"
 	peerv1 "github.com/errandhq/errand/proto/errand/peer/v1"
@@ -27,30 +26,6 @@ type peerService struct {
 	peer      Peer
 	scheduler Scheduler
 	workers   Workers
-}
-
-func (s *peerService) Lend(ctx context.Context, req *peerv1.LendRequest) (*peerv1.LendResponse, error) {
-	room := make([]scheduler.KindRoom, 0, len(req.GetRoom()))
-	for _, r := range req.GetRoom() {
-		room = append(room, scheduler.KindRoom{Kind: r.GetKind(), Slots: int(r.GetSlots())})
-	}
-	region := req.GetRegion()
-	if region == s.region {
-		region = ""
-	}
-	rows, err := s.peer.Lend(ctx, room, int(req.GetLimit()), region)
-	if err != nil {
-		return nil, err
-	}
-	resp := &peerv1.LendResponse{}
-	for i := range rows {
-		m := rowMessage(&rows[i])
-		if region != "" {
-			m.Region = s.nameOf(rows[i].ID)
-		}
-		resp.Rows = append(resp.Rows, m)
-	}
-	return resp, nil
 }
 
 func (s *peerService) Cancel(_ context.Context, req *peerv1.CancelRequest) (*peerv1.CancelResponse, error) {
@@ -95,17 +70,6 @@ func (s *peerService) Use(_ context.Context, req *peerv1.UseRequest) (*peerv1.Us
 	return &peerv1.UseResponse{}, nil
 }
 
-func rowMessage(r *scheduler.ReadyRow) *peerv1.Row {
-	m := &peerv1.Row{
-		Id: r.ID[:], Attempt: r.Attempt, Tenant: r.Tenant, Kind: r.Kind, Tier: int32(r.Tier), Class: uint64(r.Class),
-		Due: timestamppb.New(r.Due), StartBy: stamp(r.StartBy), PayloadSize: int32(r.PayloadSize), Suspect: r.Suspect,
-	}
-	for _, l := range r.Limits {
-		m.Limits = append(m.Limits, &peerv1.RowLimit{Name: l.Name, Key: l.Key})
-	}
-	return m
-}
-
 // Peers reaches other instances over their peer service; it implements [engine.Peers].
 type Peers struct {
 	client connect.HTTPClient
@@ -114,43 +78,6 @@ type Peers struct {
 
 // NewPeers returns a caller of other instances' peer services, with the deployment's secret.
 func NewPeers(client connect.HTTPClient, secret string) *Peers { return &Peers{client, secret} }
-
-// Lend asks a peer for waiting rows; one in another region than the one that is named, for overdue ones.
-func (p *Peers) Lend(
-	ctx context.Context, peer scheduler.Session, room []scheduler.KindRoom, limit int, region string,
-) ([]scheduler.ReadyRow, error) {
-	req := &peerv1.LendRequest{Limit: int32(limit), Region: region}
-	for _, r := range room {
-		req.Room = append(req.Room, &peerv1.KindRoom{Kind: r.Kind, Slots: int32(r.Slots)})
-	}
-	c, err := p.at(peer)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := c.Lend(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	rows := make([]scheduler.ReadyRow, 0, len(resp.GetRows()))
-	for _, r := range resp.GetRows() {
-		if len(r.GetId()) != len(scheduler.ID{}) || (r.GetRegion() != "") != (region != "") {
-			continue // from a newer version: this one cannot start it
-		}
-		row := scheduler.ReadyRow{
-			ID: scheduler.ID(r.GetId()), Attempt: r.GetAttempt(), State: scheduler.Ready, Tenant: r.GetTenant(), Kind: r.GetKind(),
-			Tier: scheduler.Tier(r.GetTier()), Class: scheduler.Class(r.GetClass()), Due: r.GetDue().AsTime(),
-			PayloadSize: int(r.GetPayloadSize()), Suspect: r.GetSuspect(),
-		}
-		if r.GetStartBy() != nil {
-			row.StartBy = r.GetStartBy().AsTime()
-		}
-		for _, l := range r.GetLimits() {
-			row.Limits = append(row.Limits, scheduler.LimitKey{Name: l.GetName(), Key: l.GetKey()})
-		}
-		rows = append(rows, row)
-	}
-	return rows, nil
-}
 
 // Starved tells a peer which kinds wait here.
 func (p *Peers) Starved(ctx context.Context, peer scheduler.Session, kinds []string) error {

@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/errandhq/errand/scheduler"
+import (
+	"github.com/errandhq/errand/placement"
+	"github.com/errandhq/errand/scheduler"
+)
 
 // Effect is something to be done outside.
 type Effect interface{ effect() }
@@ -72,10 +75,11 @@ type WorkerMarked struct {
 
 // AskPeerToLend asks another instance for waiting rows; the answer comes as LendAnswered, also when there is none.
 type AskPeerToLend struct {
-	Peer  scheduler.Session
-	Room  []scheduler.KindRoom
-	Limit int
-	For   string // the region that asks, when it is not the peer's: then for overdue work only
+	Peer   scheduler.Session
+	Room   []scheduler.KindRoom
+	Offers []placement.Offer // workers with room
+	Limit  int
+	For    string // the region that asks, when it is not the peer's: then for overdue work only
 }
 
 // TellPeersStarved tells the other instances that rows of these kinds wait here.

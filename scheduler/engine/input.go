@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/errandhq/errand/scheduler"
+import (
+	"github.com/errandhq/errand/placement"
+	"github.com/errandhq/errand/scheduler"
+)
 
 // Input is something that happened.
 type Input interface{ input() }
@@ -60,6 +63,7 @@ type ExplainAsked struct {
 type LendAsked struct {
 	Ticket Ticket
 	Room   []scheduler.KindRoom
+	Offers []placement.Offer // workers with room
 	Limit  int
 	For    string // the region that asks, when it is another one
 }

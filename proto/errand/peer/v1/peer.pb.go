@@ -89,7 +89,10 @@ type LendRequest struct {
 	// The session of the instance that calls, 16 bytes; empty when an older version calls.
 	Session []byte `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
 	// The caller's region, when it is not the asked instance's: then only overdue rows are handed over, and none that may not leave.
-	Region        string `protobuf:"bytes,4,opt,name=region,proto3" json:"region,omitempty"`
+	Region string `protobuf:"bytes,4,opt,name=region,proto3" json:"region,omitempty"`
+	// Workers with room, those with the most and in turn the others. At most 32. Only who offers some is lent rows that need more of a
+	// worker than a slot.
+	Offers        []*Offer `protobuf:"bytes,5,rep,name=offers,proto3" json:"offers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -152,6 +155,114 @@ func (x *LendRequest) GetRegion() string {
 	return ""
 }
 
+func (x *LendRequest) GetOffers() []*Offer {
+	if x != nil {
+		return x.Offers
+	}
+	return nil
+}
+
+// Offer is what is free on a worker.
+type Offer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whose tasks it serves; empty for everybody's. At most 63 bytes.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Free slots by kind, each once. At most 64.
+	Kinds []*KindRoom `protobuf:"bytes,2,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	// Free processors, memory and slots over all kinds; 0 slots are as many as its kinds have. Unset: it counts the slots of its kinds only,
+	// and has no devices. GPUs are not read: see devices.
+	Free *v1.Requirements `protobuf:"bytes,3,opt,name=free,proto3" json:"free,omitempty"`
+	// Of each GPU device that it has what is free, in thousandths. At most 64.
+	Devices []int32 `protobuf:"varint,4,rep,packed,name=devices,proto3" json:"devices,omitempty"`
+	// It runs a suspect, and takes no other.
+	Suspect bool `protobuf:"varint,5,opt,name=suspect,proto3" json:"suspect,omitempty"`
+	// Its zone. At most 63 bytes.
+	Zone string `protobuf:"bytes,6,opt,name=zone,proto3" json:"zone,omitempty"`
+	// Its labels, with those that operators laid over. At most 128, keys of 1 to 63 bytes, values of at most 255.
+	Labels        map[string]string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Offer) Reset() {
+	*x = Offer{}
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Offer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Offer) ProtoMessage() {}
+
+func (x *Offer) ProtoReflect() protoreflect.Message {
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Offer.ProtoReflect.Descriptor instead.
+func (*Offer) Descriptor() ([]byte, []int) {
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Offer) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *Offer) GetKinds() []*KindRoom {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+func (x *Offer) GetFree() *v1.Requirements {
+	if x != nil {
+		return x.Free
+	}
+	return nil
+}
+
+func (x *Offer) GetDevices() []int32 {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+func (x *Offer) GetSuspect() bool {
+	if x != nil {
+		return x.Suspect
+	}
+	return false
+}
+
+func (x *Offer) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *Offer) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
 // Row is a waiting row.
 type Row struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -178,14 +289,18 @@ type Row struct {
 	// Its home region; empty for the region of both instances.
 	Region string `protobuf:"bytes,11,opt,name=region,proto3" json:"region,omitempty"`
 	// Named limits that a start must pass. At most 8.
-	Limits        []*RowLimit `protobuf:"bytes,12,rep,name=limits,proto3" json:"limits,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Limits []*RowLimit `protobuf:"bytes,12,rep,name=limits,proto3" json:"limits,omitempty"`
+	// What it needs of a worker: requirements, selectors, preferences, near. Nothing else of it is read. Unset for a slot.
+	Needs *v1.TaskSpec `protobuf:"bytes,13,opt,name=needs,proto3" json:"needs,omitempty"`
+	// Regions where it may run. Default any. At most 64.
+	AllowedRegions []string `protobuf:"bytes,14,rep,name=allowed_regions,json=allowedRegions,proto3" json:"allowed_regions,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Row) Reset() {
 	*x = Row{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[2]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -197,7 +312,7 @@ func (x *Row) String() string {
 func (*Row) ProtoMessage() {}
 
 func (x *Row) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[2]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -210,7 +325,7 @@ func (x *Row) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Row.ProtoReflect.Descriptor instead.
 func (*Row) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{2}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Row) GetId() []byte {
@@ -297,6 +412,20 @@ func (x *Row) GetLimits() []*RowLimit {
 	return nil
 }
 
+func (x *Row) GetNeeds() *v1.TaskSpec {
+	if x != nil {
+		return x.Needs
+	}
+	return nil
+}
+
+func (x *Row) GetAllowedRegions() []string {
+	if x != nil {
+		return x.AllowedRegions
+	}
+	return nil
+}
+
 // RowLimit names a limit of the row's tenant.
 type RowLimit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -310,7 +439,7 @@ type RowLimit struct {
 
 func (x *RowLimit) Reset() {
 	*x = RowLimit{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[3]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -322,7 +451,7 @@ func (x *RowLimit) String() string {
 func (*RowLimit) ProtoMessage() {}
 
 func (x *RowLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[3]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -335,7 +464,7 @@ func (x *RowLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RowLimit.ProtoReflect.Descriptor instead.
 func (*RowLimit) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{3}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RowLimit) GetName() string {
@@ -363,7 +492,7 @@ type LendResponse struct {
 
 func (x *LendResponse) Reset() {
 	*x = LendResponse{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[4]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -375,7 +504,7 @@ func (x *LendResponse) String() string {
 func (*LendResponse) ProtoMessage() {}
 
 func (x *LendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[4]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -388,7 +517,7 @@ func (x *LendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LendResponse.ProtoReflect.Descriptor instead.
 func (*LendResponse) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{4}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *LendResponse) GetRows() []*Row {
@@ -411,7 +540,7 @@ type TenantUse struct {
 
 func (x *TenantUse) Reset() {
 	*x = TenantUse{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[5]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -423,7 +552,7 @@ func (x *TenantUse) String() string {
 func (*TenantUse) ProtoMessage() {}
 
 func (x *TenantUse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[5]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -436,7 +565,7 @@ func (x *TenantUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantUse.ProtoReflect.Descriptor instead.
 func (*TenantUse) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{5}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *TenantUse) GetTenant() string {
@@ -470,7 +599,7 @@ type UseRequest struct {
 
 func (x *UseRequest) Reset() {
 	*x = UseRequest{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[6]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -482,7 +611,7 @@ func (x *UseRequest) String() string {
 func (*UseRequest) ProtoMessage() {}
 
 func (x *UseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[6]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -495,7 +624,7 @@ func (x *UseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseRequest.ProtoReflect.Descriptor instead.
 func (*UseRequest) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{6}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *UseRequest) GetSession() []byte {
@@ -535,7 +664,7 @@ type UseResponse struct {
 
 func (x *UseResponse) Reset() {
 	*x = UseResponse{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[7]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -547,7 +676,7 @@ func (x *UseResponse) String() string {
 func (*UseResponse) ProtoMessage() {}
 
 func (x *UseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[7]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -560,7 +689,7 @@ func (x *UseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseResponse.ProtoReflect.Descriptor instead.
 func (*UseResponse) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{7}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{8}
 }
 
 // OverviewRequest is empty.
@@ -572,7 +701,7 @@ type OverviewRequest struct {
 
 func (x *OverviewRequest) Reset() {
 	*x = OverviewRequest{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[8]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -584,7 +713,7 @@ func (x *OverviewRequest) String() string {
 func (*OverviewRequest) ProtoMessage() {}
 
 func (x *OverviewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[8]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -597,7 +726,7 @@ func (x *OverviewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverviewRequest.ProtoReflect.Descriptor instead.
 func (*OverviewRequest) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{8}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{9}
 }
 
 // OverviewResponse is what one instance knows.
@@ -611,7 +740,7 @@ type OverviewResponse struct {
 
 func (x *OverviewResponse) Reset() {
 	*x = OverviewResponse{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[9]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -623,7 +752,7 @@ func (x *OverviewResponse) String() string {
 func (*OverviewResponse) ProtoMessage() {}
 
 func (x *OverviewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[9]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -636,7 +765,7 @@ func (x *OverviewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverviewResponse.ProtoReflect.Descriptor instead.
 func (*OverviewResponse) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{9}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *OverviewResponse) GetOverview() *v1.Overview {
@@ -659,7 +788,7 @@ type WorkersRequest struct {
 
 func (x *WorkersRequest) Reset() {
 	*x = WorkersRequest{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[10]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -671,7 +800,7 @@ func (x *WorkersRequest) String() string {
 func (*WorkersRequest) ProtoMessage() {}
 
 func (x *WorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[10]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -684,7 +813,7 @@ func (x *WorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkersRequest.ProtoReflect.Descriptor instead.
 func (*WorkersRequest) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{10}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WorkersRequest) GetAfter() []byte {
@@ -714,7 +843,7 @@ type WorkersResponse struct {
 
 func (x *WorkersResponse) Reset() {
 	*x = WorkersResponse{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[11]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -726,7 +855,7 @@ func (x *WorkersResponse) String() string {
 func (*WorkersResponse) ProtoMessage() {}
 
 func (x *WorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[11]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -739,7 +868,7 @@ func (x *WorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkersResponse.ProtoReflect.Descriptor instead.
 func (*WorkersResponse) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{11}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WorkersResponse) GetWorkers() []*v1.Worker {
@@ -773,7 +902,7 @@ type MarkWorkerRequest struct {
 
 func (x *MarkWorkerRequest) Reset() {
 	*x = MarkWorkerRequest{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[12]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -785,7 +914,7 @@ func (x *MarkWorkerRequest) String() string {
 func (*MarkWorkerRequest) ProtoMessage() {}
 
 func (x *MarkWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[12]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -798,7 +927,7 @@ func (x *MarkWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MarkWorkerRequest.ProtoReflect.Descriptor instead.
 func (*MarkWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{12}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *MarkWorkerRequest) GetWorker() []byte {
@@ -844,7 +973,7 @@ type MarkWorkerResponse struct {
 
 func (x *MarkWorkerResponse) Reset() {
 	*x = MarkWorkerResponse{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[13]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -856,7 +985,7 @@ func (x *MarkWorkerResponse) String() string {
 func (*MarkWorkerResponse) ProtoMessage() {}
 
 func (x *MarkWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[13]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -869,7 +998,7 @@ func (x *MarkWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MarkWorkerResponse.ProtoReflect.Descriptor instead.
 func (*MarkWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{13}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *MarkWorkerResponse) GetWorker() *v1.Worker {
@@ -912,7 +1041,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[14]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -924,7 +1053,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[14]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -937,7 +1066,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{14}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CancelRequest) GetId() []byte {
@@ -984,7 +1113,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[15]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -996,7 +1125,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[15]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1009,7 +1138,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{15}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{16}
 }
 
 // WatchRequest names tasks.
@@ -1025,7 +1154,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[16]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1037,7 +1166,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[16]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1050,7 +1179,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{16}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchRequest) GetIds() [][]byte {
@@ -1078,7 +1207,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[17]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1090,7 +1219,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[17]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1103,7 +1232,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{17}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WatchResponse) GetEnded() [][]byte {
@@ -1129,7 +1258,7 @@ type HintRequest struct {
 
 func (x *HintRequest) Reset() {
 	*x = HintRequest{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[18]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1141,7 +1270,7 @@ func (x *HintRequest) String() string {
 func (*HintRequest) ProtoMessage() {}
 
 func (x *HintRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[18]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1154,7 +1283,7 @@ func (x *HintRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HintRequest.ProtoReflect.Descriptor instead.
 func (*HintRequest) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{18}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *HintRequest) GetStarvedKinds() []string {
@@ -1187,7 +1316,7 @@ type HintResponse struct {
 
 func (x *HintResponse) Reset() {
 	*x = HintResponse{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[19]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1199,7 +1328,7 @@ func (x *HintResponse) String() string {
 func (*HintResponse) ProtoMessage() {}
 
 func (x *HintResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[19]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1212,7 +1341,7 @@ func (x *HintResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HintResponse.ProtoReflect.Descriptor instead.
 func (*HintResponse) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{19}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{20}
 }
 
 // ExplainRequest describes a task.
@@ -1232,7 +1361,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[20]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1244,7 +1373,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[20]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1257,7 +1386,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{20}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ExplainRequest) GetRow() *Row {
@@ -1319,7 +1448,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[21]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1460,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[21]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1473,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{21}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ExplainResponse) GetHere() bool {
@@ -1443,7 +1572,7 @@ type CloseWorker struct {
 
 func (x *CloseWorker) Reset() {
 	*x = CloseWorker{}
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[22]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1455,7 +1584,7 @@ func (x *CloseWorker) String() string {
 func (*CloseWorker) ProtoMessage() {}
 
 func (x *CloseWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_errand_peer_v1_peer_proto_msgTypes[22]
+	mi := &file_errand_peer_v1_peer_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1468,7 +1597,7 @@ func (x *CloseWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseWorker.ProtoReflect.Descriptor instead.
 func (*CloseWorker) Descriptor() ([]byte, []int) {
-	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{22}
+	return file_errand_peer_v1_peer_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CloseWorker) GetWorker() []byte {
@@ -1510,17 +1639,29 @@ var File_errand_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_errand_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x19errand/peer/v1/peer.proto\x12\x0eerrand.peer.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18errand/v1/overview.proto\x1a\x19errand/v1/task_spec.proto\x1a\x16errand/v1/worker.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"H\n" +
+	"\x19errand/peer/v1/peer.proto\x12\x0eerrand.peer.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18errand/v1/overview.proto\x1a\x19errand/v1/placement.proto\x1a\x19errand/v1/task_spec.proto\x1a\x16errand/v1/worker.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"H\n" +
 	"\bKindRoom\x12\x1d\n" +
 	"\x04kind\x18\x01 \x01(\tB\t\xbaH\x06r\x04 \x01(?R\x04kind\x12\x1d\n" +
-	"\x05slots\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05slots\"\xaf\x01\n" +
+	"\x05slots\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x05slots\"\xe8\x01\n" +
 	"\vLendRequest\x127\n" +
 	"\x04room\x18\x01 \x03(\v2\x18.errand.peer.v1.KindRoomB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x04room\x12 \n" +
 	"\x05limit\x18\x02 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xc8\x01(\x00R\x05limit\x12$\n" +
 	"\asession\x18\x03 \x01(\fB\n" +
 	"\xbaH\a\xd8\x01\x01z\x02h\x10R\asession\x12\x1f\n" +
-	"\x06region\x18\x04 \x01(\tB\a\xbaH\x04r\x02(?R\x06region\"\xfa\x02\n" +
+	"\x06region\x18\x04 \x01(\tB\a\xbaH\x04r\x02(?R\x06region\x127\n" +
+	"\x06offers\x18\x05 \x03(\v2\x15.errand.peer.v1.OfferB\b\xbaH\x05\x92\x01\x02\x10 R\x06offers\"\x83\x03\n" +
+	"\x05Offer\x12\x1f\n" +
+	"\x06tenant\x18\x01 \x01(\tB\a\xbaH\x04r\x02(?R\x06tenant\x128\n" +
+	"\x05kinds\x18\x02 \x03(\v2\x18.errand.peer.v1.KindRoomB\b\xbaH\x05\x92\x01\x02\x10@R\x05kinds\x12+\n" +
+	"\x04free\x18\x03 \x01(\v2\x17.errand.v1.RequirementsR\x04free\x12+\n" +
+	"\adevices\x18\x04 \x03(\x05B\x11\xbaH\x0e\x92\x01\v\x10@\"\a\x1a\x05\x18\xe8\a(\x00R\adevices\x12\x18\n" +
+	"\asuspect\x18\x05 \x01(\bR\asuspect\x12\x1b\n" +
+	"\x04zone\x18\x06 \x01(\tB\a\xbaH\x04r\x02(?R\x04zone\x12S\n" +
+	"\x06labels\x18\a \x03(\v2!.errand.peer.v1.Offer.LabelsEntryB\x18\xbaH\x15\x9a\x01\x12\x10\x80\x01\"\x06r\x04 \x01(?*\x05r\x03(\xff\x01R\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe6\x03\n" +
 	"\x03Row\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\fB\a\xbaH\x04z\x02h\x10R\x02id\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x03R\aattempt\x12\x16\n" +
@@ -1534,7 +1675,9 @@ const file_errand_peer_v1_peer_proto_rawDesc = "" +
 	"\asuspect\x18\n" +
 	" \x01(\bR\asuspect\x12\x16\n" +
 	"\x06region\x18\v \x01(\tR\x06region\x120\n" +
-	"\x06limits\x18\f \x03(\v2\x18.errand.peer.v1.RowLimitR\x06limits\"0\n" +
+	"\x06limits\x18\f \x03(\v2\x18.errand.peer.v1.RowLimitR\x06limits\x121\n" +
+	"\x05needs\x18\r \x01(\v2\x13.errand.v1.TaskSpecB\x06\xbaH\x03\xd8\x01\x03R\x05needs\x127\n" +
+	"\x0fallowed_regions\x18\x0e \x03(\tB\x0e\xbaH\v\x92\x01\b\x10@\"\x04r\x02(?R\x0eallowedRegions\"0\n" +
 	"\bRowLimit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\"7\n" +
@@ -1642,76 +1785,84 @@ func file_errand_peer_v1_peer_proto_rawDescGZIP() []byte {
 	return file_errand_peer_v1_peer_proto_rawDescData
 }
 
-var file_errand_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_errand_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_errand_peer_v1_peer_proto_goTypes = []any{
 	(*KindRoom)(nil),              // 0: errand.peer.v1.KindRoom
 	(*LendRequest)(nil),           // 1: errand.peer.v1.LendRequest
-	(*Row)(nil),                   // 2: errand.peer.v1.Row
-	(*RowLimit)(nil),              // 3: errand.peer.v1.RowLimit
-	(*LendResponse)(nil),          // 4: errand.peer.v1.LendResponse
-	(*TenantUse)(nil),             // 5: errand.peer.v1.TenantUse
-	(*UseRequest)(nil),            // 6: errand.peer.v1.UseRequest
-	(*UseResponse)(nil),           // 7: errand.peer.v1.UseResponse
-	(*OverviewRequest)(nil),       // 8: errand.peer.v1.OverviewRequest
-	(*OverviewResponse)(nil),      // 9: errand.peer.v1.OverviewResponse
-	(*WorkersRequest)(nil),        // 10: errand.peer.v1.WorkersRequest
-	(*WorkersResponse)(nil),       // 11: errand.peer.v1.WorkersResponse
-	(*MarkWorkerRequest)(nil),     // 12: errand.peer.v1.MarkWorkerRequest
-	(*MarkWorkerResponse)(nil),    // 13: errand.peer.v1.MarkWorkerResponse
-	(*CancelRequest)(nil),         // 14: errand.peer.v1.CancelRequest
-	(*CancelResponse)(nil),        // 15: errand.peer.v1.CancelResponse
-	(*WatchRequest)(nil),          // 16: errand.peer.v1.WatchRequest
-	(*WatchResponse)(nil),         // 17: errand.peer.v1.WatchResponse
-	(*HintRequest)(nil),           // 18: errand.peer.v1.HintRequest
-	(*HintResponse)(nil),          // 19: errand.peer.v1.HintResponse
-	(*ExplainRequest)(nil),        // 20: errand.peer.v1.ExplainRequest
-	(*ExplainResponse)(nil),       // 21: errand.peer.v1.ExplainResponse
-	(*CloseWorker)(nil),           // 22: errand.peer.v1.CloseWorker
-	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
-	(*v1.Overview)(nil),           // 24: errand.v1.Overview
-	(*v1.Worker)(nil),             // 25: errand.v1.Worker
-	(*v1.LabelWorkerRequest)(nil), // 26: errand.v1.LabelWorkerRequest
+	(*Offer)(nil),                 // 2: errand.peer.v1.Offer
+	(*Row)(nil),                   // 3: errand.peer.v1.Row
+	(*RowLimit)(nil),              // 4: errand.peer.v1.RowLimit
+	(*LendResponse)(nil),          // 5: errand.peer.v1.LendResponse
+	(*TenantUse)(nil),             // 6: errand.peer.v1.TenantUse
+	(*UseRequest)(nil),            // 7: errand.peer.v1.UseRequest
+	(*UseResponse)(nil),           // 8: errand.peer.v1.UseResponse
+	(*OverviewRequest)(nil),       // 9: errand.peer.v1.OverviewRequest
+	(*OverviewResponse)(nil),      // 10: errand.peer.v1.OverviewResponse
+	(*WorkersRequest)(nil),        // 11: errand.peer.v1.WorkersRequest
+	(*WorkersResponse)(nil),       // 12: errand.peer.v1.WorkersResponse
+	(*MarkWorkerRequest)(nil),     // 13: errand.peer.v1.MarkWorkerRequest
+	(*MarkWorkerResponse)(nil),    // 14: errand.peer.v1.MarkWorkerResponse
+	(*CancelRequest)(nil),         // 15: errand.peer.v1.CancelRequest
+	(*CancelResponse)(nil),        // 16: errand.peer.v1.CancelResponse
+	(*WatchRequest)(nil),          // 17: errand.peer.v1.WatchRequest
+	(*WatchResponse)(nil),         // 18: errand.peer.v1.WatchResponse
+	(*HintRequest)(nil),           // 19: errand.peer.v1.HintRequest
+	(*HintResponse)(nil),          // 20: errand.peer.v1.HintResponse
+	(*ExplainRequest)(nil),        // 21: errand.peer.v1.ExplainRequest
+	(*ExplainResponse)(nil),       // 22: errand.peer.v1.ExplainResponse
+	(*CloseWorker)(nil),           // 23: errand.peer.v1.CloseWorker
+	nil,                           // 24: errand.peer.v1.Offer.LabelsEntry
+	(*v1.Requirements)(nil),       // 25: errand.v1.Requirements
+	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
 	(*v1.TaskSpec)(nil),           // 27: errand.v1.TaskSpec
+	(*v1.Overview)(nil),           // 28: errand.v1.Overview
+	(*v1.Worker)(nil),             // 29: errand.v1.Worker
+	(*v1.LabelWorkerRequest)(nil), // 30: errand.v1.LabelWorkerRequest
 }
 var file_errand_peer_v1_peer_proto_depIdxs = []int32{
 	0,  // 0: errand.peer.v1.LendRequest.room:type_name -> errand.peer.v1.KindRoom
-	23, // 1: errand.peer.v1.Row.due:type_name -> google.protobuf.Timestamp
-	23, // 2: errand.peer.v1.Row.start_by:type_name -> google.protobuf.Timestamp
-	3,  // 3: errand.peer.v1.Row.limits:type_name -> errand.peer.v1.RowLimit
-	2,  // 4: errand.peer.v1.LendResponse.rows:type_name -> errand.peer.v1.Row
-	5,  // 5: errand.peer.v1.UseRequest.used:type_name -> errand.peer.v1.TenantUse
-	0,  // 6: errand.peer.v1.UseRequest.slots:type_name -> errand.peer.v1.KindRoom
-	24, // 7: errand.peer.v1.OverviewResponse.overview:type_name -> errand.v1.Overview
-	25, // 8: errand.peer.v1.WorkersResponse.workers:type_name -> errand.v1.Worker
-	26, // 9: errand.peer.v1.MarkWorkerRequest.labels:type_name -> errand.v1.LabelWorkerRequest
-	25, // 10: errand.peer.v1.MarkWorkerResponse.worker:type_name -> errand.v1.Worker
-	2,  // 11: errand.peer.v1.ExplainRequest.row:type_name -> errand.peer.v1.Row
-	27, // 12: errand.peer.v1.ExplainRequest.needs:type_name -> errand.v1.TaskSpec
-	23, // 13: errand.peer.v1.ExplainResponse.start:type_name -> google.protobuf.Timestamp
-	22, // 14: errand.peer.v1.ExplainResponse.closest:type_name -> errand.peer.v1.CloseWorker
-	1,  // 15: errand.peer.v1.PeerService.Lend:input_type -> errand.peer.v1.LendRequest
-	14, // 16: errand.peer.v1.PeerService.Cancel:input_type -> errand.peer.v1.CancelRequest
-	16, // 17: errand.peer.v1.PeerService.Watch:input_type -> errand.peer.v1.WatchRequest
-	18, // 18: errand.peer.v1.PeerService.Hint:input_type -> errand.peer.v1.HintRequest
-	6,  // 19: errand.peer.v1.PeerService.Use:input_type -> errand.peer.v1.UseRequest
-	8,  // 20: errand.peer.v1.PeerService.Overview:input_type -> errand.peer.v1.OverviewRequest
-	10, // 21: errand.peer.v1.PeerService.Workers:input_type -> errand.peer.v1.WorkersRequest
-	12, // 22: errand.peer.v1.PeerService.MarkWorker:input_type -> errand.peer.v1.MarkWorkerRequest
-	20, // 23: errand.peer.v1.PeerService.Explain:input_type -> errand.peer.v1.ExplainRequest
-	4,  // 24: errand.peer.v1.PeerService.Lend:output_type -> errand.peer.v1.LendResponse
-	15, // 25: errand.peer.v1.PeerService.Cancel:output_type -> errand.peer.v1.CancelResponse
-	17, // 26: errand.peer.v1.PeerService.Watch:output_type -> errand.peer.v1.WatchResponse
-	19, // 27: errand.peer.v1.PeerService.Hint:output_type -> errand.peer.v1.HintResponse
-	7,  // 28: errand.peer.v1.PeerService.Use:output_type -> errand.peer.v1.UseResponse
-	9,  // 29: errand.peer.v1.PeerService.Overview:output_type -> errand.peer.v1.OverviewResponse
-	11, // 30: errand.peer.v1.PeerService.Workers:output_type -> errand.peer.v1.WorkersResponse
-	13, // 31: errand.peer.v1.PeerService.MarkWorker:output_type -> errand.peer.v1.MarkWorkerResponse
-	21, // 32: errand.peer.v1.PeerService.Explain:output_type -> errand.peer.v1.ExplainResponse
-	24, // [24:33] is the sub-list for method output_type
-	15, // [15:24] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	2,  // 1: errand.peer.v1.LendRequest.offers:type_name -> errand.peer.v1.Offer
+	0,  // 2: errand.peer.v1.Offer.kinds:type_name -> errand.peer.v1.KindRoom
+	25, // 3: errand.peer.v1.Offer.free:type_name -> errand.v1.Requirements
+	24, // 4: errand.peer.v1.Offer.labels:type_name -> errand.peer.v1.Offer.LabelsEntry
+	26, // 5: errand.peer.v1.Row.due:type_name -> google.protobuf.Timestamp
+	26, // 6: errand.peer.v1.Row.start_by:type_name -> google.protobuf.Timestamp
+	4,  // 7: errand.peer.v1.Row.limits:type_name -> errand.peer.v1.RowLimit
+	27, // 8: errand.peer.v1.Row.needs:type_name -> errand.v1.TaskSpec
+	3,  // 9: errand.peer.v1.LendResponse.rows:type_name -> errand.peer.v1.Row
+	6,  // 10: errand.peer.v1.UseRequest.used:type_name -> errand.peer.v1.TenantUse
+	0,  // 11: errand.peer.v1.UseRequest.slots:type_name -> errand.peer.v1.KindRoom
+	28, // 12: errand.peer.v1.OverviewResponse.overview:type_name -> errand.v1.Overview
+	29, // 13: errand.peer.v1.WorkersResponse.workers:type_name -> errand.v1.Worker
+	30, // 14: errand.peer.v1.MarkWorkerRequest.labels:type_name -> errand.v1.LabelWorkerRequest
+	29, // 15: errand.peer.v1.MarkWorkerResponse.worker:type_name -> errand.v1.Worker
+	3,  // 16: errand.peer.v1.ExplainRequest.row:type_name -> errand.peer.v1.Row
+	27, // 17: errand.peer.v1.ExplainRequest.needs:type_name -> errand.v1.TaskSpec
+	26, // 18: errand.peer.v1.ExplainResponse.start:type_name -> google.protobuf.Timestamp
+	23, // 19: errand.peer.v1.ExplainResponse.closest:type_name -> errand.peer.v1.CloseWorker
+	1,  // 20: errand.peer.v1.PeerService.Lend:input_type -> errand.peer.v1.LendRequest
+	15, // 21: errand.peer.v1.PeerService.Cancel:input_type -> errand.peer.v1.CancelRequest
+	17, // 22: errand.peer.v1.PeerService.Watch:input_type -> errand.peer.v1.WatchRequest
+	19, // 23: errand.peer.v1.PeerService.Hint:input_type -> errand.peer.v1.HintRequest
+	7,  // 24: errand.peer.v1.PeerService.Use:input_type -> errand.peer.v1.UseRequest
+	9,  // 25: errand.peer.v1.PeerService.Overview:input_type -> errand.peer.v1.OverviewRequest
+	11, // 26: errand.peer.v1.PeerService.Workers:input_type -> errand.peer.v1.WorkersRequest
+	13, // 27: errand.peer.v1.PeerService.MarkWorker:input_type -> errand.peer.v1.MarkWorkerRequest
+	21, // 28: errand.peer.v1.PeerService.Explain:input_type -> errand.peer.v1.ExplainRequest
+	5,  // 29: errand.peer.v1.PeerService.Lend:output_type -> errand.peer.v1.LendResponse
+	16, // 30: errand.peer.v1.PeerService.Cancel:output_type -> errand.peer.v1.CancelResponse
+	18, // 31: errand.peer.v1.PeerService.Watch:output_type -> errand.peer.v1.WatchResponse
+	20, // 32: errand.peer.v1.PeerService.Hint:output_type -> errand.peer.v1.HintResponse
+	8,  // 33: errand.peer.v1.PeerService.Use:output_type -> errand.peer.v1.UseResponse
+	10, // 34: errand.peer.v1.PeerService.Overview:output_type -> errand.peer.v1.OverviewResponse
+	12, // 35: errand.peer.v1.PeerService.Workers:output_type -> errand.peer.v1.WorkersResponse
+	14, // 36: errand.peer.v1.PeerService.MarkWorker:output_type -> errand.peer.v1.MarkWorkerResponse
+	22, // 37: errand.peer.v1.PeerService.Explain:output_type -> errand.peer.v1.ExplainResponse
+	29, // [29:38] is the sub-list for method output_type
+	20, // [20:29] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_errand_peer_v1_peer_proto_init() }
@@ -1719,14 +1870,14 @@ func file_errand_peer_v1_peer_proto_init() {
 	if File_errand_peer_v1_peer_proto != nil {
 		return
 	}
-	file_errand_peer_v1_peer_proto_msgTypes[12].OneofWrappers = []any{}
+	file_errand_peer_v1_peer_proto_msgTypes[13].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_errand_peer_v1_peer_proto_rawDesc), len(file_errand_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
