@@ -67,7 +67,7 @@ type offered struct {
 
 func (m *member) offered(wanted func(tenant, kind string) bool) offered {
 	o := offered{member: m}
-	if m.draining || m.held || m.slots <= 0 {
+	if m.draining || m.held || m.slots <= 0 || m.cpu < 0 || m.mem < 0 { // what runs more than it has takes nothing
 		return o
 	}
 	for kind, s := range m.seats { // in any order: they are put in order when it is offered
@@ -110,7 +110,7 @@ func (o offered) offer() Offer {
 	if !m.counted {
 		return told
 	}
-	told.Free = &Resources{CPUMilli: max(m.cpu, 0), MemoryMiB: max(m.mem, 0)}
+	told.Free = &Resources{CPUMilli: m.cpu, MemoryMiB: m.mem}
 	if m.has.Slots > 0 {
 		told.Free.Slots = m.slots
 	}
