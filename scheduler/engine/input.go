@@ -73,6 +73,7 @@ type ExplainAsked struct {
 type LendAsked struct {
 	Ticket Ticket
 	Room   []scheduler.KindRoom
+	Offers []placement.Offer // workers with room
 	Limit  int
 	Offers []placement.Worker // workers of the one that asks, with what is free of them
 	For    string             // the region that asks, when it is another one
