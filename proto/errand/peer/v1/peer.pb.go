@@ -1643,7 +1643,7 @@ const file_errand_peer_v1_peer_proto_rawDesc = "" +
 	"\x06labels\x18\a \x03(\v2!.errand.peer.v1.Offer.LabelsEntryB\x18\xbaH\x15\x9a\x01\x12\x10\x80\x01\"\x06r\x04 \x01(?*\x05r\x03(\xff\x01R\x06labels\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe6\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb1\x04\n" +
 	"\x03Row\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\fB\a\xbaH\x04z\x02h\x10R\x02id\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x03R\aattempt\x12\x1f\n" +
@@ -1655,14 +1655,14 @@ const file_errand_peer_v1_peer_proto_rawDesc = "" +
 	"\bstart_by\x18\b \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\astartBy\x12!\n" +
 	"\fpayload_size\x18\t \x01(\x05R\vpayloadSize\x12\x18\n" +
 	"\asuspect\x18\n" +
-	" \x01(\bR\asuspect\x12\x16\n" +
-	"\x06region\x18\v \x01(\tR\x06region\x120\n" +
-	"\x06limits\x18\f \x03(\v2\x18.errand.peer.v1.RowLimitR\x06limits\x121\n" +
+	" \x01(\bR\asuspect\x12\x1f\n" +
+	"\x06region\x18\v \x01(\tB\a\xbaH\x04r\x02(?R\x06region\x12:\n" +
+	"\x06limits\x18\f \x03(\v2\x18.errand.peer.v1.RowLimitB\b\xbaH\x05\x92\x01\x02\x10\bR\x06limits\x121\n" +
 	"\x05needs\x18\r \x01(\v2\x13.errand.v1.TaskSpecB\x06\xbaH\x03\xd8\x01\x03R\x05needs\x127\n" +
-	"\x0fallowed_regions\x18\x0e \x03(\tB\x0e\xbaH\v\x92\x01\b\x10@\"\x04r\x02(?R\x0eallowedRegions\"0\n" +
-	"\bRowLimit\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
-	"\x03key\x18\x02 \x01(\tR\x03key\"7\n" +
+	"\x0fallowed_regions\x18\x0e \x03(\tB\x0e\xbaH\v\x92\x01\b\x10@\"\x04r\x02(?R\x0eallowedRegions\"C\n" +
+	"\bRowLimit\x12\x1b\n" +
+	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02(?R\x04name\x12\x1a\n" +
+	"\x03key\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\xff\x01R\x03key\"7\n" +
 	"\fLendResponse\x12'\n" +
 	"\x04rows\x18\x01 \x03(\v2\x13.errand.peer.v1.RowR\x04rows\"M\n" +
 	"\tTenantUse\x12\x1f\n" +
@@ -1817,32 +1817,31 @@ var file_errand_peer_v1_peer_proto_depIdxs = []int32{
 	30, // 14: errand.peer.v1.MarkWorkerRequest.labels:type_name -> errand.v1.LabelWorkerRequest
 	29, // 15: errand.peer.v1.MarkWorkerResponse.worker:type_name -> errand.v1.Worker
 	3,  // 16: errand.peer.v1.ExplainRequest.row:type_name -> errand.peer.v1.Row
-	27, // 17: errand.peer.v1.ExplainRequest.needs:type_name -> errand.v1.TaskSpec
-	26, // 18: errand.peer.v1.ExplainResponse.start:type_name -> google.protobuf.Timestamp
-	23, // 19: errand.peer.v1.ExplainResponse.closest:type_name -> errand.peer.v1.CloseWorker
-	1,  // 20: errand.peer.v1.PeerService.Lend:input_type -> errand.peer.v1.LendRequest
-	15, // 21: errand.peer.v1.PeerService.Cancel:input_type -> errand.peer.v1.CancelRequest
-	17, // 22: errand.peer.v1.PeerService.Watch:input_type -> errand.peer.v1.WatchRequest
-	19, // 23: errand.peer.v1.PeerService.Hint:input_type -> errand.peer.v1.HintRequest
-	7,  // 24: errand.peer.v1.PeerService.Use:input_type -> errand.peer.v1.UseRequest
-	9,  // 25: errand.peer.v1.PeerService.Overview:input_type -> errand.peer.v1.OverviewRequest
-	11, // 26: errand.peer.v1.PeerService.Workers:input_type -> errand.peer.v1.WorkersRequest
-	13, // 27: errand.peer.v1.PeerService.MarkWorker:input_type -> errand.peer.v1.MarkWorkerRequest
-	21, // 28: errand.peer.v1.PeerService.Explain:input_type -> errand.peer.v1.ExplainRequest
-	5,  // 29: errand.peer.v1.PeerService.Lend:output_type -> errand.peer.v1.LendResponse
-	16, // 30: errand.peer.v1.PeerService.Cancel:output_type -> errand.peer.v1.CancelResponse
-	18, // 31: errand.peer.v1.PeerService.Watch:output_type -> errand.peer.v1.WatchResponse
-	20, // 32: errand.peer.v1.PeerService.Hint:output_type -> errand.peer.v1.HintResponse
-	8,  // 33: errand.peer.v1.PeerService.Use:output_type -> errand.peer.v1.UseResponse
-	10, // 34: errand.peer.v1.PeerService.Overview:output_type -> errand.peer.v1.OverviewResponse
-	12, // 35: errand.peer.v1.PeerService.Workers:output_type -> errand.peer.v1.WorkersResponse
-	14, // 36: errand.peer.v1.PeerService.MarkWorker:output_type -> errand.peer.v1.MarkWorkerResponse
-	22, // 37: errand.peer.v1.PeerService.Explain:output_type -> errand.peer.v1.ExplainResponse
-	29, // [29:38] is the sub-list for method output_type
-	20, // [20:29] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	26, // 17: errand.peer.v1.ExplainResponse.start:type_name -> google.protobuf.Timestamp
+	23, // 18: errand.peer.v1.ExplainResponse.closest:type_name -> errand.peer.v1.CloseWorker
+	1,  // 19: errand.peer.v1.PeerService.Lend:input_type -> errand.peer.v1.LendRequest
+	15, // 20: errand.peer.v1.PeerService.Cancel:input_type -> errand.peer.v1.CancelRequest
+	17, // 21: errand.peer.v1.PeerService.Watch:input_type -> errand.peer.v1.WatchRequest
+	19, // 22: errand.peer.v1.PeerService.Hint:input_type -> errand.peer.v1.HintRequest
+	7,  // 23: errand.peer.v1.PeerService.Use:input_type -> errand.peer.v1.UseRequest
+	9,  // 24: errand.peer.v1.PeerService.Overview:input_type -> errand.peer.v1.OverviewRequest
+	11, // 25: errand.peer.v1.PeerService.Workers:input_type -> errand.peer.v1.WorkersRequest
+	13, // 26: errand.peer.v1.PeerService.MarkWorker:input_type -> errand.peer.v1.MarkWorkerRequest
+	21, // 27: errand.peer.v1.PeerService.Explain:input_type -> errand.peer.v1.ExplainRequest
+	5,  // 28: errand.peer.v1.PeerService.Lend:output_type -> errand.peer.v1.LendResponse
+	16, // 29: errand.peer.v1.PeerService.Cancel:output_type -> errand.peer.v1.CancelResponse
+	18, // 30: errand.peer.v1.PeerService.Watch:output_type -> errand.peer.v1.WatchResponse
+	20, // 31: errand.peer.v1.PeerService.Hint:output_type -> errand.peer.v1.HintResponse
+	8,  // 32: errand.peer.v1.PeerService.Use:output_type -> errand.peer.v1.UseResponse
+	10, // 33: errand.peer.v1.PeerService.Overview:output_type -> errand.peer.v1.OverviewResponse
+	12, // 34: errand.peer.v1.PeerService.Workers:output_type -> errand.peer.v1.WorkersResponse
+	14, // 35: errand.peer.v1.PeerService.MarkWorker:output_type -> errand.peer.v1.MarkWorkerResponse
+	22, // 36: errand.peer.v1.PeerService.Explain:output_type -> errand.peer.v1.ExplainResponse
+	28, // [28:37] is the sub-list for method output_type
+	19, // [19:28] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_errand_peer_v1_peer_proto_init() }
