@@ -81,6 +81,12 @@ func (p *Pool) findIn(g *group, n *Need, fill Fill) (spot, *form, Refusal) {
 			}
 			return true
 		}
+		if !n.Avoid.IsZero() {
+			others := func(m *member) bool { return m.worker.ID == n.Avoid || barred(m) }
+			if c, found := k.best(&p.demand, others); found {
+				return spot{c.seat, c.devices}, &k.form, Placed
+			}
+		}
 		if c, found := k.best(&p.demand, barred); found {
 			return spot{c.seat, c.devices}, &k.form, Placed
 		}
@@ -117,19 +123,24 @@ func (p *Pool) findSlot(g *group, n *Need, fill Fill) (spot, Refusal) {
 	if refusal := g.shut(fill); refusal != Placed {
 		return spot{}, refusal
 	}
-	if top := g.seats[0]; !n.Suspect && (!top.member.held || p.mayUse(top.member, n)) {
+	if top := g.seats[0]; !n.Suspect && (n.Avoid.IsZero() || top.member.worker.ID != n.Avoid) && (!top.member.held || p.mayUse(top.member, n)) {
 		return spot{seat: top}, Placed
 	}
-	var best *seat
+	var best, avoided *seat
 	refusal := Reserved
-	for _, s := range g.seats { // suspects and held workers are rare: a scan is fine
+	for _, s := range g.seats { // suspects, held and avoided workers are rare: a scan is fine
 		switch {
 		case s.free() <= 0, s.member.held && !p.mayUse(s.member, n):
 		case n.Suspect && s.member.suspects > 0:
 			refusal = SuspectWaiting
+		case !n.Avoid.IsZero() && s.member.worker.ID == n.Avoid:
+			avoided = s
 		case best == nil || s.before(best):
 			best = s
 		}
+	}
+	if best == nil {
+		best = avoided
 	}
 	if best == nil {
 		return spot{}, refusal

@@ -26,6 +26,8 @@ type Need struct {
 	Suspect bool   // was running when a worker was lost: only one such attempt at a time on a worker
 	Urgent  bool   // goes before the rest: see Fill.BesideUrgent
 	Shape   *Shape // nil needs one slot and nothing else
+	// Avoid is a worker where an attempt of the same task has just failed: any other with room comes before it. Zero for none.
+	Avoid WorkerID
 }
 
 // Fill bounds what may be in use of the slots for a kind after a start. Of a small capacity at least one slot may be used.

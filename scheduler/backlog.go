@@ -78,7 +78,7 @@ func (b *backlog) add(r *ReadyRow, now time.Time) (added, here bool) {
 		b.buffers[key] = buf
 		b.shares.Hold(r.Tenant, 1, now)
 	}
-	b.insert(buf, &waiting{id: r.ID, attempt: r.Attempt, due: r.Due, state: r.State, size: r.PayloadSize, buffer: buf}, now)
+	b.insert(buf, &waiting{id: r.ID, attempt: r.Attempt, due: r.Due, state: r.State, size: r.PayloadSize, avoid: r.Avoid, buffer: buf}, now)
 	return true, true
 }
 

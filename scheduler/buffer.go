@@ -14,6 +14,7 @@ type waiting struct {
 	due     time.Time
 	state   State
 	size    int
+	avoid   WorkerID // where its last attempt has just failed
 	buffer  *buffer
 	index   int // in the buffer's heap
 }
@@ -23,7 +24,7 @@ func (w *waiting) row() ReadyRow {
 	k := w.buffer.key
 	return ReadyRow{
 		ID: w.id, Attempt: w.attempt, State: w.state, Tenant: k.tenant, Kind: w.buffer.kind, Tier: k.tier, Class: k.class,
-		Due: w.due, PayloadSize: w.size, Suspect: k.suspect, Limits: w.buffer.limits, Shape: w.buffer.shape, Allowed: w.buffer.allowed,
+		Due: w.due, PayloadSize: w.size, Suspect: k.suspect, Limits: w.buffer.limits, Shape: w.buffer.shape, Allowed: w.buffer.allowed, Avoid: w.avoid,
 	}
 }
 

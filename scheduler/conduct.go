@@ -159,7 +159,7 @@ func (c *Core) endingAnswered(e *Ending, answer *Ended) {
 	}
 	c.offer(&ReadyRow{
 		ID: a.ID, Attempt: a.Attempt, State: Ready, Tenant: a.Tenant, Kind: a.Kind, Tier: a.Tier,
-		Class: a.class, Due: a.Due, PayloadSize: a.size, Suspect: e.Suspect, Limits: a.limits, Shape: a.shape, Allowed: a.Spec.AllowedRegions,
+		Class: a.class, Due: a.Due, PayloadSize: a.size, Suspect: e.Suspect, Limits: a.limits, Shape: a.shape, Allowed: a.Spec.AllowedRegions, Avoid: a.Worker,
 	})
 }
 

@@ -216,7 +216,7 @@ func (c *Core) serve(p *pass, r *round) {
 		return
 	}
 	need := c.needOf(buf)
-	need.Urgent = p.urgent
+	need.Urgent, need.Avoid = p.urgent, buf.head().avoid
 	at, refusal := c.pool.Place(need, fills[p.fill])
 	switch refusal {
 	case placement.Placed:

@@ -25,6 +25,7 @@ type ReadyRow struct {
 	Limits      []LimitKey       // that a start must pass
 	Shape       *placement.Shape // what it needs of a worker
 	Allowed     []string         // regions where it may run; nil for any
+	Avoid       WorkerID         // where its last attempt has just failed; zero when that is not known
 }
 
 // WaitingRow is a task as the buffers hold it.

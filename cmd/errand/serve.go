@@ -225,39 +225,57 @@ func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, tel *telemetry.T
 		return err
 	}
 
+	in := &serving{c, shell, st, server, listener, buckets, bus, log}
+	return in.run(ctx)
+}
+
+// serving is an instance that is wired together.
+type serving struct {
+	*serveCmd
+	shell    *engine.Shell
+	store    *store.Store
+	server   *http.Server
+	listener net.Listener
+	buckets  *tokenbucket.Buckets
+	bus      *hints.Bus // nil for none
+	log      *slog.Logger
+}
+
+// run serves until the context ends.
+func (s *serving) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	stopServing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error { // first the engine says goodbye, then the port closes
 		defer stop()
-		return shell.Run(ctx, c.ShutdownGrace)
+		return s.shell.Run(ctx, s.ShutdownGrace)
 	})
 	group.Go(func() error {
-		if c.TLSCert != "" {
-			return ignoreClosed(server.ServeTLS(listener, "", "")) // the certificate is in the configuration
+		if s.TLSCert != "" {
+			return ignoreClosed(s.server.ServeTLS(s.listener, "", "")) // the certificate is in the configuration
 		}
-		return ignoreClosed(server.Serve(listener))
+		return ignoreClosed(s.server.Serve(s.listener))
 	})
 	group.Go(func() error {
 		<-stopServing.Done()
-		return closeServer(server)
+		return closeServer(s.server)
 	})
-	group.Go(func() error { return sweep(ctx, shell, st, c.Region, c.Retention, log) })
+	group.Go(func() error { return sweep(ctx, s.shell, s.store, s.Region, s.Retention, s.log) })
 	group.Go(func() error {
 		keepMemory(ctx)
 		return nil
 	})
 	group.Go(func() error {
-		warnOfEviction(ctx, buckets, log)
+		warnOfEviction(ctx, s.buckets, s.log)
 		return nil
 	})
-	if bus != nil {
+	if s.bus != nil {
 		group.Go(func() error {
-			return bus.Run(stopServing, func(h []engine.Hint) { shell.Post(engine.Hinted{Hints: h}) })
+			return s.bus.Run(stopServing, func(h []engine.Hint) { s.shell.Post(engine.Hinted{Hints: h}) })
 		})
 	}
-	log.Info("serving", "listen", listener.Addr().String(), "store", st.Dialect().String(), "version", version)
-	err = group.Wait()
-	log.Info("stopped")
+	s.log.Info("serving", "listen", s.listener.Addr().String(), "store", s.store.Dialect().String(), "version", version)
+	err := group.Wait()
+	s.log.Info("stopped")
 	return err
 }
 

@@ -166,6 +166,6 @@ func (e *Engine) retryComes(asked *scheduler.Ending, row *scheduler.Held) {
 func waitingRow(asked *scheduler.Ending, row *scheduler.Held) scheduler.ReadyRow {
 	return scheduler.ReadyRow{
 		ID: row.ID, Attempt: row.Attempt, State: scheduler.Ready, Tenant: row.Tenant, Kind: row.Kind, Tier: row.Tier,
-		Class: scheduler.ClassOf(row.Kind, &row.Spec), Due: row.Due, Suspect: asked.Suspect, Limits: row.Spec.Limits, Shape: row.Spec.Shape, Allowed: row.Spec.AllowedRegions,
+		Class: scheduler.ClassOf(row.Kind, &row.Spec), Due: row.Due, Suspect: asked.Suspect, Limits: row.Spec.Limits, Shape: row.Spec.Shape, Allowed: row.Spec.AllowedRegions, Avoid: row.Worker,
 	}
 }

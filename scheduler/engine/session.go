@@ -204,6 +204,7 @@ func (e *Engine) learnSessions(s *served, r scheduler.Renewal) {
 			natives = append(natives, regions.Owner(id))
 		case scheduler.Adopter:
 			adopters = append(adopters, regions.Owner(id))
+		case scheduler.Guest: // serves no lanes
 		}
 	}
 	var open, idle []scheduler.SessionID
