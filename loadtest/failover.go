@@ -132,7 +132,7 @@ func (r *failoverResult) elsewhere() string {
 }
 
 func (c *failoverCmd) report(ctx context.Context, cl *cluster, results []failoverResult) error {
-	w := newTable("SCENARIO", "ACCEPTED", "ENDED", "LOST", "TWICE", "NEVER", "RAN AGAIN", "ELSEWHERE", "P99 BEFORE", "DURING", "AFTER", "TOTAL", "AUDIT", "OK")
+	w := newTable("SCENARIO", "ACCEPTED", "ENDED", "LOST", "TWICE", "NEVER", "RAN AGAIN", "ELSEWHERE", "P99 BEFORE", "DURING", "AFTER", "LONGEST", "TOTAL", "AUDIT", "OK")
 	for _, r := range results {
 		audit := "ok"
 		if r.Audit != audit {
@@ -144,7 +144,7 @@ func (c *failoverCmd) report(ctx context.Context, cl *cluster, results []failove
 		}
 		ms := func(v float64) string { return fmt.Sprintf("%.0fms", v) }
 		w.row(r.Name, fmt.Sprint(r.Accepted), fmt.Sprint(r.Ended), fmt.Sprint(r.Lost), fmt.Sprint(r.EffectsTwice), fmt.Sprint(r.EffectsNever),
-			fmt.Sprint(r.RunsTwice), r.elsewhere(), ms(r.P99Before), ms(r.P99During), ms(r.P99After), total, audit, fmt.Sprint(r.OK))
+			fmt.Sprint(r.RunsTwice), r.elsewhere(), ms(r.P99Before), ms(r.P99During), ms(r.P99After), ms(r.Longest), total, audit, fmt.Sprint(r.OK))
 	}
 	w.flush()
 	return writeJSON(c.JSON, map[string]any{

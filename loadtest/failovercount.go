@@ -23,6 +23,7 @@ type failoverResult struct {
 	P99Before    float64  `json:"p99_wait_before_ms"`
 	P99During    float64  `json:"p99_wait_during_ms"`
 	P99After     float64  `json:"p99_wait_after_ms"`
+	Longest      float64  `json:"longest_wait_ms"` // of all
 	Total        bool     `json:"total_unchanged"`
 	Audit        string   `json:"audit"`
 	OK           bool     `json:"ok"`
@@ -138,6 +139,7 @@ func (r *failoverResult) takeWaits(l *clients, starts map[string]started, at fai
 			s.first = at.judged
 		}
 		wait := float64(s.first.Sub(sent).Microseconds()) / 1000
+		r.Longest = max(r.Longest, wait)
 		switch {
 		case sent.Before(at.fault):
 			before = append(before, wait)

@@ -33,6 +33,7 @@ type devCmd struct {
 	RegionNames []string      `help:"Their names. Default local for one, else r1, r2 ..." env:"-" placeholder:"NAME,..."`
 	Schedulers  int           `help:"Scheduler instances of each region." default:"1" env:"-"`
 	Latency     string        `help:"YAML file with round trips between regions, and to the store." env:"-" type:"path" placeholder:"FILE"`
+	Store       string        `help:"postgres, or cockroach where CockroachDB is installed: one server in each region." enum:"postgres,cockroach" default:"postgres" env:"-"`
 	LogLevel    slog.Level    `help:"Least severe messages to log: debug, info, warn, error." default:"warn"`
 	LogFormat   string        `help:"text or json." enum:"text,json" default:"text"`
 }
@@ -40,6 +41,7 @@ type devCmd struct {
 // Bounds of errand dev.
 const (
 	devRegion        = "local"
+	devPostgres      = "postgres"
 	devListen        = "127.0.0.1:7070"
 	devWorkersMax    = 64
 	devDrainGraceMax = 14 * time.Second // with a worker's stop grace still within what a child gets to end in order

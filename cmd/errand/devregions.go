@@ -40,7 +40,9 @@ func (c *devCmd) names() []string {
 }
 
 // several tells whether schedulers are processes of their own, between lines.
-func (c *devCmd) several() bool { return len(c.names()) > 1 || c.Schedulers > 1 || c.Latency != "" }
+func (c *devCmd) several() bool {
+	return len(c.names()) > 1 || c.Schedulers > 1 || c.Latency != "" || c.Store != devPostgres
+}
 
 func (c *devCmd) validateRegions() error {
 	if c.Regions < 1 || c.Regions > regions.Max {
@@ -78,7 +80,8 @@ type devRegions struct {
 type devPlace struct {
 	name       string
 	number     int      // from 1
-	addresses  []string // of its schedulers, HOST:PORT
+	listens    []string // what its schedulers listen on, HOST:PORT
+	addresses  []string // where this machine reaches them
 	redis      devPart
 	redisURL   string
 	store      string // its way there
@@ -100,12 +103,12 @@ func (d *dev) runRegions(ctx context.Context) error {
 	if err := r.plan(); err != nil {
 		return err
 	}
-	postgres, err := d.startPostgres(ctx)
+	stores, err := d.startStores(ctx)
 	if err != nil {
 		return err
 	}
-	defer postgres.Stop()
-	if err := prepareStore(ctx, postgres.DSN(devDatabase), d.env, d.names()[0], d.logs().logger()); err != nil {
+	defer stores.stop()
+	if err := prepareStore(ctx, stores.dsn(), d.env, d.names()[0], d.logs().logger()); err != nil {
 		return err
 	}
 	if err := d.env.write(d.folder.in(devEnvName)); err != nil {
@@ -113,7 +116,7 @@ func (d *dev) runRegions(ctx context.Context) error {
 	}
 	r.lines = devcluster.NewLines(r.latency)
 	defer r.lines.Close()
-	if err := r.layLines(); err != nil {
+	if err := r.layLines(stores); err != nil {
 		return err
 	}
 	defer r.stop()
@@ -128,13 +131,13 @@ func (d *dev) runRegions(ctx context.Context) error {
 	d.welcome()
 
 	group, keeping := errgroup.WithContext(ctx)
-	group.Go(func() error { return d.keep(keeping, "PostgreSQL", postgres, nil) })
+	stores.keep(keeping, d, group)
 	group.Go(func() error { return control.watch(keeping) })
 	for _, p := range r.places {
 		r.keepPlace(keeping, group, p)
 	}
 	err = group.Wait()
-	d.say("\nstopping: the workers, the schedulers, Redis, PostgreSQL (Ctrl-C again: the workers give back what they run)")
+	d.say("\nstopping: the workers, the schedulers, Redis, the store (Ctrl-C again: the workers give back what they run)")
 	return err
 }
 
@@ -192,6 +195,7 @@ func (r *devRegions) findAddresses() error {
 				return err
 			}
 			held = append(held, l)
+			p.listens = append(p.listens, l.Addr().String())
 			p.addresses = append(p.addresses, strings.TrimPrefix(localURL(l), "http://"))
 			urls = append(urls, localURL(l))
 		}
@@ -214,20 +218,18 @@ func (r *devRegions) listenNear(wish string, first bool) (net.Listener, error) {
 	return net.Listen("tcp", "127.0.0.1:0")
 }
 
-// layLines lays a line from every region to the store, and to every scheduler of the others.
-func (r *devRegions) layLines() error {
+// layLines lays a line from every region to the store.
+func (r *devRegions) layLines(stores devStores) error {
 	for _, p := range r.places {
-		dir := r.folder.sockets(fmt.Sprintf("line%d", p.number))
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return err
-		}
-		_, err := r.lines.Between(p.name, devcluster.TheStore, devcluster.LineEnds{
-			Network: "unix", Target: devcluster.PostgresSocket(r.folder.sockets("postgres")), Socket: devcluster.PostgresSocket(dir),
-		})
+		ends, err := stores.way(p)
 		if err != nil {
 			return err
 		}
-		p.store = devcluster.DSNAt(dir, devDatabase)
+		addr, err := r.lines.Between(p.name, devcluster.TheStore, ends)
+		if err != nil {
+			return err
+		}
+		p.store = stores.over(addr)
 	}
 	return nil
 }
@@ -302,7 +304,7 @@ func (r *devRegions) startPlace(ctx context.Context, p *devPlace, ways []devWay)
 	for i, address := range p.addresses {
 		args := []string{
 			"serve", "--region", p.name, "--topology", r.folder.in(devTopologyName), "--store", p.store, "--redis", p.redisURL,
-			"--listen", address, "--shutdown-grace", devShutdownGrace.String(), "--log-level", r.LogLevel.String(), "--log-format", r.LogFormat,
+			"--listen", p.listens[i], "--advertise", "http://" + address, "--shutdown-grace", devShutdownGrace.String(), "--log-level", r.LogLevel.String(), "--log-format", r.LogFormat,
 		}
 		for _, w := range ways {
 			args = append(args, "--peer-route", w.address+"="+w.over)

@@ -123,6 +123,8 @@ func TestDevRegionsThatCannotBe(t *testing.T) {
 		"a region named store":   {[]string{"--region-names", "a,store"}, `"store"`},
 		"no file":                {[]string{"--regions", "2", "--latency", filepath.Join(dir, "none")}, "--latency"},
 		"a strange region":       {[]string{"--regions", "2", "--latency", filepath.Join(dir, "strange")}, `"r9"`},
+		"no CockroachDB":         {[]string{"--store", "cockroach"}, "cockroach is not on the PATH"},
+		"another store":          {[]string{"--store", "paper"}, "--store"},
 		"farther than times say": {[]string{"--regions", "2", "--latency", filepath.Join(dir, "far")}, "longest round trip"},
 	} {
 		t.Run(name, func(t *testing.T) {

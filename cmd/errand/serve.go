@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -35,13 +36,13 @@ type serveCmd struct {
 	Topology string `help:"File that names all regions and how far they are from each other, the same for every instance of the deployment. Default: there is one region." placeholder:"FILE"`
 	Profile  string `help:"Times after which regions take each other for down, and of sessions: wan, or local for regions near each other." enum:"wan,local" default:"wan"`
 
-	Advertise  string            `help:"URL at which the region's other instances reach this one. Default from --listen." placeholder:"URL"`
-	PeerRoute  map[string]string `help:"HOST:PORT=HOST:PORT, may be repeated: reach an instance that advertises the first at the second, where regions see each other through gateways." mapsep:"," placeholder:"ADDR=ADDR"`
-	PeerSecret string            `help:"Secret that the deployment's instances share; without one they do not talk to each other."`
-	TLSCert    string            `help:"File with the server's certificate." placeholder:"FILE"`
-	TLSKey     string            `help:"File with its key." placeholder:"FILE"`
-	ClientCA   string            `help:"File with the authorities of client certificates; clients must then have one." placeholder:"FILE"`
-	PeerCA     string            `help:"File with the authorities of the other instances' certificates. Default the system's." placeholder:"FILE"`
+	Advertise  string   `help:"URL at which the region's other instances reach this one. Default from --listen." placeholder:"URL"`
+	PeerRoute  []string `help:"HOST:PORT=HOST:PORT, may be repeated: reach an instance that advertises the first at the second, where regions see each other through gateways." placeholder:"ADDR=ADDR"`
+	PeerSecret string   `help:"Secret that the deployment's instances share; without one they do not talk to each other."`
+	TLSCert    string   `help:"File with the server's certificate." placeholder:"FILE"`
+	TLSKey     string   `help:"File with its key." placeholder:"FILE"`
+	ClientCA   string   `help:"File with the authorities of client certificates; clients must then have one." placeholder:"FILE"`
+	PeerCA     string   `help:"File with the authorities of the other instances' certificates. Default the system's." placeholder:"FILE"`
 
 	Retention     time.Duration `help:"How long ended tasks are kept; at least 168h." default:"168h"`
 	ShutdownGrace time.Duration `help:"How long a polite end may take." default:"15s"`
@@ -109,7 +110,7 @@ func (c *serveCmd) Validate() error {
 	if c.Retention < store.RetentionMin {
 		return fmt.Errorf("--retention: %v is less than %v, for which idempotency keys stand", c.Retention, store.RetentionMin)
 	}
-	if err := checkRoutes(c.PeerRoute); err != nil {
+	if _, err := peerRoutes(c.PeerRoute); err != nil {
 		return err
 	}
 	p, err := c.profile()
@@ -377,29 +378,35 @@ func (c *serveCmd) peerClient() (*http.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	routes, err := peerRoutes(c.PeerRoute)
+	if err != nil {
+		return nil, err
+	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Client{Transport: &http.Transport{
-		Protocols: protocols, TLSClientConfig: cfg, IdleConnTimeout: time.Minute, DialContext: c.dialPeer,
+		Protocols: protocols, TLSClientConfig: cfg, IdleConnTimeout: time.Minute, DialContext: routedDial(routes),
 	}}, nil
 }
 
-// dialPeer goes the way that is set for an address, else straight there. Whom it reaches is checked against the address all the same.
-func (c *serveCmd) dialPeer(ctx context.Context, network, address string) (net.Conn, error) {
-	if route := c.PeerRoute[address]; route != "" {
-		address = route
+// routedDial goes the way that is set for an address, else straight there. Whom it reaches is checked against the address all the same.
+func routedDial(routes map[string]string) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, cmp.Or(routes[address], address))
 	}
-	return (&net.Dialer{}).DialContext(ctx, network, address)
 }
 
-func checkRoutes(routes map[string]string) error {
-	for from, to := range routes {
+func peerRoutes(settings []string) (map[string]string, error) {
+	routes := map[string]string{}
+	for _, s := range settings {
+		from, to, _ := strings.Cut(s, "=")
 		for _, address := range []string{from, to} {
 			if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
-				return fmt.Errorf("--peer-route: %q is not HOST:PORT", address)
+				return nil, fmt.Errorf("--peer-route: %q: HOST:PORT=HOST:PORT", s)
 			}
 		}
+		routes[from] = to
 	}
-	return nil
+	return routes, nil
 }
