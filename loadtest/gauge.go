@@ -43,8 +43,8 @@ func (c *cluster) discoverCycle(ctx context.Context) (float64, error) {
 	return values[1], nil
 }
 
-// gauge reads a metric that has one series.
-func gauge(ctx context.Context, url, name string) (float64, error) {
+// gauge reads a metric that has one series, or the one with a label.
+func gauge(ctx context.Context, url, name string, label ...string) (float64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/metrics", nil)
 	if err != nil {
 		return 0, err
@@ -57,7 +57,7 @@ func gauge(ctx context.Context, url, name string) (float64, error) {
 	lines := bufio.NewScanner(resp.Body)
 	for lines.Scan() {
 		fields := strings.Fields(lines.Text())
-		if len(fields) > 1 && (fields[0] == name || strings.HasPrefix(fields[0], name+"{")) {
+		if len(fields) > 1 && (fields[0] == name || strings.HasPrefix(fields[0], name+"{")) && strings.Contains(fields[0], strings.Join(label, ",")) {
 			return strconv.ParseFloat(fields[len(fields)-1], 64)
 		}
 	}

@@ -23,6 +23,7 @@ type cli struct {
 	Fairness   fairnessCmd   `cmd:"" help:"Shares of two backlogged tenants, weights 3 : 1, task times 100 : 1, on two schedulers."`
 	Limits     limitsCmd     `cmd:"" help:"What named limits cost, and whether a cap holds on two schedulers."`
 	Backlog    backlogCmd    `cmd:"" help:"Throughput, memory and a quiet tenant's waits with millions of tasks waiting."`
+	Graphs     graphsCmd     `cmd:"" help:"What it costs to store graphs, and to let their tasks go."`
 	Placement  placementCmd  `cmd:"" help:"How much of a GPU cluster's public trace finds room, and how fast workers are chosen."`
 
 	Worker workerCmd `cmd:"" hidden:"" help:"A worker of the crash scenarios."`

@@ -282,8 +282,5 @@ func (b *backlog) overtaken(class Class) bool {
 	return b.classes[class] > 0 || b.behind[class.Hash()] > 0
 }
 
-// has tells whether rows of a kind wait.
-func (b *backlog) has(kind string) bool { return b.perKind[kind] > 0 }
-
 // kinds lists the kinds of the rows that wait, in order.
 func (b *backlog) kinds() []string { return slices.Sorted(maps.Keys(b.perKind)) }

@@ -341,10 +341,14 @@ func (h *history) lanes(t *rapid.T) {
 func (h *history) lend(t *rapid.T) {
 	kinds := []KindRoom{{"k", rapid.IntRange(0, 2).Draw(t, "k")}, {"l", rapid.IntRange(0, 2).Draw(t, "l")}}
 	limit := rapid.IntRange(0, 3).Draw(t, "limit")
-	want := h.a.lendable(kinds, limit)
+	var to Borrower
+	if rapid.Bool().Draw(t, "offers") { // to each row that can be lent a worker of its own, which could run anything
+		to.Offers = slices.Repeat([]placement.Offer{largeOffer()}, 3)
+	}
+	want := h.a.lendable(kinds, limit, len(to.Offers) > 0)
 	h.step(t, func(w *world) {
 		var got []ID
-		for _, r := range w.core.Lend(kinds, limit, Borrower{}) {
+		for _, r := range w.core.Lend(kinds, limit, to) {
 			got = append(got, r.ID)
 		}
 		if !slices.Equal(got, want) {
@@ -353,18 +357,19 @@ func (h *history) lend(t *rapid.T) {
 	})
 }
 
-func (w *world) lendable(kinds []KindRoom, limit int) []ID {
+func (w *world) lendable(kinds []KindRoom, limit int, offers bool) []ID {
 	rows := slices.SortedFunc(maps.Values(w.core.waiting.rows), func(a, b *waiting) int {
 		return cmp.Or(cmp.Compare(a.buffer.key.tier, b.buffer.key.tier), a.compare(b))
 	})
 	room := map[string]int{kinds[0].Kind: kinds[0].Slots, kinds[1].Kind: kinds[1].Slots}
 	var ids []ID
 	for _, r := range rows {
-		if r.buffer.shape != nil {
-			continue // stays without offers
+		kind, shape, slots := r.buffer.kind, r.buffer.shape, 1
+		if shape != nil {
+			slots = int(max(shape.Slots, 1))
 		}
-		if kind := r.buffer.kind; len(ids) < limit && room[kind] > 0 {
-			room[kind]--
+		if len(ids) < limit && room[kind] > 0 && (shape == nil || offers) {
+			room[kind] = max(room[kind]-slots, 0)
 			ids = append(ids, r.id)
 		}
 	}
@@ -409,6 +414,13 @@ func largeWorker(id byte) placement.Worker {
 	return placement.Worker{
 		ID: WorkerID{id}, Slots: map[string]int{"k": 4, "l": 4}, Labels: map[string]string{"disk": "ssd"},
 		Capacity: &placement.Resources{CPUMilli: 8, GPUs: 4},
+	}
+}
+
+func largeOffer() placement.Offer {
+	return placement.Offer{
+		Slots: map[string]int{"k": 4, "l": 4}, Labels: map[string]string{"disk": "ssd"},
+		Free: &placement.Resources{CPUMilli: 8}, Devices: []int{1000, 1000, 1000, 1000},
 	}
 }
 

@@ -18,16 +18,56 @@ type KindRoom struct {
 	Slots int
 }
 
-// Spare lists the kinds for which pool workers have room and no row waits here, in the order of their names.
+// lendLookMax bounds the classes for which no offered room is found, of one answer: beyond it only rows that need a slot and nothing else are
+// looked at.
+const lendLookMax = 1024
+
+// Spare lists the kinds for which pool workers have room that nothing here waits for, in the order of their names.
 func (c *Core) Spare() []KindRoom {
 	var spare []KindRoom
 	for _, kind := range c.pool.Kinds() {
-		if free := c.pool.FreeSlots(kind); free > 0 && !c.waiting.has(kind) {
+		if free := c.pool.FreeSlots(kind); free > 0 && !c.awaited(kind) {
 			spare = append(spare, KindRoom{kind, free})
 		}
 	}
 	slices.SortFunc(spare, func(a, b KindRoom) int { return strings.Compare(a.Kind, b.Kind) })
 	return spare
+}
+
+// awaited tells whether rows of a kind wait here that may take what is free. Those that no worker here could run do not, nor those for
+// which what is free of processors, memory or devices is not enough: free slots are for others then.
+func (c *Core) awaited(kind string) bool {
+	rows := c.waiting.perKind[kind]
+	for _, buf := range c.waiting.parked[kind] {
+		rows -= len(buf.rows)
+	}
+	for _, buf := range c.cramped {
+		if buf.kind == kind && !buf.setAside() {
+			rows -= len(buf.rows)
+		}
+	}
+	return rows > 0
+}
+
+// Offers lists what is free on workers for other instances' rows, also on those of single tenants. See [placement.Pool.Offers].
+func (c *Core) Offers(after WorkerID) ([]placement.Offer, WorkerID) {
+	known := map[string]bool{}
+	return c.pool.Offers(after, func(_, kind string) bool {
+		awaited, asked := known[kind]
+		if !asked {
+			awaited = c.awaited(kind)
+			known[kind] = awaited
+		}
+		return !awaited
+	})
+}
+
+// Runnable keeps of lent rows those that a worker here could run which takes work. The others are found again by who lent them.
+func (c *Core) Runnable(rows []ReadyRow) []ReadyRow {
+	return slices.DeleteFunc(rows, func(r ReadyRow) bool {
+		need := placement.Need{Tenant: r.Tenant, Kind: r.Kind, Suspect: r.Suspect, Shape: c.shapes.one(r.Class, r.Shape)}
+		return c.pool.Hopeless(need) != placement.Placed
+	})
 }
 
 // Starved lists the kinds of rows that wait here, in the order of their names. Right after Plan it means: they cannot start
@@ -38,29 +78,24 @@ func (c *Core) Starved() []string { return c.waiting.kinds() }
 type Borrower struct {
 	Region    string    // that runs them, when it is not this one: rows that may not leave stay
 	DueBefore time.Time // then: what was due by this time is overdue
-	// Offers are workers of the borrower, with what is free of them. Rows that need more than a slot go to one of these or stay; without
-	// offers they stay.
-	Offers []placement.Worker
+	// Offers are workers with room. Without any, only rows are lent that need a slot and nothing else.
+	Offers []placement.Offer
 }
 
-// Lend takes out rows of the given kinds that wait here, urgent ones first, then the earliest due, at most Slots of each kind
-// and limit in all. They are forgotten: should the borrower not claim them, the next discovery finds them again.
+// Lend takes out rows that wait here and find room at the borrower, urgent ones first, then the earliest due, at most Slots of each kind on
+// pool workers and limit in all. They are forgotten: should the borrower not claim them, the next discovery finds them again.
 func (c *Core) Lend(kinds []KindRoom, limit int, to Borrower) []ReadyRow {
-	room := map[string]int{}
-	for _, k := range kinds {
-		room[k.Kind] = max(k.Slots, 0)
-	}
-	candidates := c.waiting.lendable(room)
-	offered := offeredPool(to.Offers)
+	room := newLentRoom(kinds, to.Offers)
+	candidates := c.waiting.lendable(room.may)
 	var lent []ReadyRow
 	for len(lent) < limit && len(candidates) > 0 {
 		buf := candidates[0]
 		w := buf.head()
-		if room[buf.kind] == 0 || w.state != Ready || !c.lends(buf, &to) || !c.fitsOffer(buf, offered) { // what is scheduled still is started or woken in this very turn
+		// What is scheduled still is started or woken in this very turn.
+		if w.state != Ready || !c.lends(buf, &to) || !room.take(buf.key.class, c.needOf(buf)) {
 			heap.Pop(&candidates)
 			continue
 		}
-		room[buf.kind]--
 		lent = append(lent, w.row())
 		c.waiting.remove(w, c.now)
 		if len(buf.rows) == 0 {
@@ -82,40 +117,11 @@ func (c *Core) lends(buf *buffer, to *Borrower) bool {
 	return late && len(buf.limits) == 0 && (len(buf.allowed) == 0 || slices.Contains(buf.allowed, to.Region))
 }
 
-// OffersMax is how many workers a borrower offers at a time.
-const OffersMax = 32
-
-// Offers lists workers that have room, for an instance that is asked to lend.
-func (c *Core) Offers() []placement.Worker { return c.pool.Offers(OffersMax) }
-
-func offeredPool(offers []placement.Worker) *placement.Pool {
-	if len(offers) == 0 {
-		return nil
-	}
-	p := placement.NewPool()
-	for _, w := range offers[:min(len(offers), OffersMax)] {
-		p.Join(w)
-	}
-	return p
-}
-
-// fitsOffer takes room on an offered worker for a buffer's first row. A row that needs one slot and nothing else is counted by kind alone.
-func (c *Core) fitsOffer(buf *buffer, offered *placement.Pool) bool {
-	if buf.shape == nil {
-		return true
-	}
-	if offered == nil {
-		return false
-	}
-	_, refusal := offered.Place(c.needOf(buf), fills[fillAll])
-	return refusal == placement.Placed
-}
-
-// lendable lists the buffers of the given kinds, parked ones too, as a heap in the order in which they lend.
-func (b *backlog) lendable(kinds map[string]int) lendHeap {
+// lendable lists the buffers that a borrower may have room for, parked ones too, as a heap in the order in which they lend.
+func (b *backlog) lendable(may func(*buffer) bool) lendHeap {
 	var h lendHeap
 	for _, buf := range b.buffers {
-		if kinds[buf.kind] > 0 {
+		if may(buf) {
 			h = append(h, buf)
 		}
 	}

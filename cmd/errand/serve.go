@@ -183,6 +183,9 @@ func (c *serveCmd) printConfig() error {
 // serve wires the instance together: store, engine, edge.
 func (c *serveCmd) serve(ctx context.Context, log *slog.Logger, tel *telemetry.Telemetry, st *store.Store, listener net.Listener) error {
 	places, err := c.places(ctx, st)
+	if ctx.Err() != nil {
+		return nil // stopped before it began
+	}
 	if err != nil {
 		return err
 	}

@@ -116,7 +116,7 @@ var rpcRows = map[string]rpcRow{
 	"PeerService.Cancel":     {body: `{"id":"AAAAAAAAAAAAAAAAAAAAAA==","worker":"AAAAAAAAAAAAAAAAAAAAAA=="}`},
 	"PeerService.Watch":      {body: `{"ids":["short"]}`, want: "invalid_argument"}, // a good one waits
 	"PeerService.Hint":       {body: `{}`},
-	"PeerService.Explain":    {body: `{"row":{"id":"AAAAAAAAAAAAAAAAAAAAAA==","tenant":"acme","kind":"email","tier":2}}`},
+	"PeerService.Explain":    {body: `{"row":{"id":"AAAAAAAAAAAAAAAAAAAAAA==","tenant":"acme","kind":"email","tier":2,"class":"12402484736694981736"}}`},
 	"PeerService.Use":        {body: `{"session":"AAAAAAAAAAAAAAAAAAAAAA=="}`},
 }
 

@@ -162,7 +162,7 @@ func endedWords(t *scheduler.Task) string {
 
 func failureWords(f *scheduler.Failure) string {
 	if f == nil {
-		return "ended"
+		return "has ended"
 	}
 	if f.Message == "" {
 		return string(f.Reason)

@@ -11,9 +11,9 @@ import (
 
 // Explain answers another instance what keeps a task from running here.
 func (s *peerService) Explain(ctx context.Context, req *peerv1.ExplainRequest) (*peerv1.ExplainResponse, error) {
-	row, err := rowOf(req.GetRow())
-	if err != nil {
-		return nil, err
+	row, known := lentRow(req.GetRow())
+	if !known {
+		return nil, invalid("row", "says more than this version understands")
 	}
 	var token scheduler.Token
 	if worker := req.GetWorker(); len(worker) > 0 {
@@ -29,7 +29,7 @@ func (s *peerService) Explain(ctx context.Context, req *peerv1.ExplainRequest) (
 // Explain asks a peer what keeps a task from running there.
 func (p *Peers) Explain(ctx context.Context, peer scheduler.Session, t *scheduler.Task) (*scheduler.Hold, error) {
 	row := t.WaitingRow()
-	req := &peerv1.ExplainRequest{Row: rowMessage(&row)}
+	req := &peerv1.ExplainRequest{Row: lentMessage(&row)}
 	if t.State == scheduler.Running {
 		req.Worker = t.Worker[:]
 	}

@@ -32,7 +32,7 @@ type Scheduler interface {
 
 // Peer is what other instances may ask of this one. [engine.Shell] implements it.
 type Peer interface {
-	Lend(ctx context.Context, ask engine.LendAsked) ([]scheduler.ReadyRow, error)
+	Lend(ctx context.Context, room []scheduler.KindRoom, limit int, to scheduler.Borrower) ([]scheduler.ReadyRow, error)
 	Watch(ids []scheduler.ID, ended chan<- scheduler.ID) (stop func())
 	Post(inputs ...engine.Input)
 }

@@ -267,12 +267,12 @@ func TestPeersSpeak(t *testing.T) {
 		}
 	}
 	peers := NewPeers(e.http, peerSecret)
-	rows, err := peers.Lend(t.Context(), &engine.AskPeerToLend{Peer: scheduler.Session{Address: e.url}, Room: []scheduler.KindRoom{{Kind: "email", Slots: 1}}, Limit: 10})
+	rows, err := peers.Lend(t.Context(), scheduler.Session{Address: e.url}, []scheduler.KindRoom{{Kind: "email", Slots: 1}}, 10, scheduler.Borrower{})
 	if err != nil || len(rows) != 0 {
 		t.Errorf("an idle instance lends %v, %v", rows, err)
 	}
 	e.submit(&errandv1.TaskSpec{Kind: "email"})
-	if rows, err = peers.Lend(t.Context(), &engine.AskPeerToLend{Peer: scheduler.Session{Address: e.url}, Room: []scheduler.KindRoom{{Kind: "email", Slots: 1}}, Limit: 10}); err != nil || len(rows) != 1 {
+	if rows, err = peers.Lend(t.Context(), scheduler.Session{Address: e.url}, []scheduler.KindRoom{{Kind: "email", Slots: 1}}, 10, scheduler.Borrower{}); err != nil || len(rows) != 1 {
 		t.Errorf("an instance without workers lends %v, %v", rows, err)
 	}
 	if err := peers.Starved(t.Context(), scheduler.Session{Address: e.url}, []string{"email"}); err != nil {
@@ -281,7 +281,7 @@ func TestPeersSpeak(t *testing.T) {
 	if err := peers.Cancel(t.Context(), scheduler.Session{Address: e.url}, scheduler.Token{Attempt: 1}); err != nil {
 		t.Error(err)
 	}
-	if _, err := peers.Lend(t.Context(), &engine.AskPeerToLend{Peer: scheduler.Session{}, Room: nil, Limit: 1}); err == nil {
+	if _, err := peers.Lend(t.Context(), scheduler.Session{}, nil, 1, scheduler.Borrower{}); err == nil {
 		t.Error("a peer without an address was asked")
 	}
 	wrong := NewPeers(e.http, "wrong")

@@ -26,13 +26,13 @@ WHERE t.state > 4 AND COALESCE(t.wake_at, 'infinity'::timestamptz) < 'infinity':
 ORDER BY t.id, c.child_id`
 
 // closeEdges marks edges with what their parents have come to.
-// Guard: open still.
+// Guard: open still; compared so that the index of outcomes does not fit, which lists all open edges of a child.
 const closeEdges = `
 UPDATE task_edges e SET outcome = x.outcome
 FROM (
     SELECT $1::crdb_internal_region AS region, u.* FROM unnest($2::uuid[], $3::uuid[], $4::smallint[]) AS u (child_id, parent_id, outcome) OFFSET 0
 ) x
-WHERE e.region = x.region AND e.child_id = x.child_id AND e.parent_id = x.parent_id AND e.outcome = 0`
+WHERE e.region = x.region AND e.child_id = x.child_id AND e.parent_id = x.parent_id AND (e.outcome = 0) IS TRUE`
 
 // CloseEdges marks the edges to pages of children of ended parents.
 func (s *Store) CloseEdges(ctx context.Context, b scheduler.CloseEdges) ([]scheduler.Closed, error) {
@@ -65,7 +65,7 @@ func (s *Store) CloseEdges(ctx context.Context, b scheduler.CloseEdges) ([]sched
 }
 
 // settleEdges marks the open edges of children whose parents have ended.
-// Guard: open still.
+// Guard: open still, compared as above.
 const settleEdges = `
 UPDATE task_edges e SET outcome = x.state
 FROM (
@@ -76,7 +76,7 @@ FROM (
     WHERE t.state > 4
     OFFSET 0
 ) x
-WHERE e.region = x.region AND e.child_id = x.child_id AND e.parent_id = x.parent_id AND e.outcome = 0`
+WHERE e.region = x.region AND e.child_id = x.child_id AND e.parent_id = x.parent_id AND (e.outcome = 0) IS TRUE`
 
 // readEdges tells of blocked tasks which outcomes there are among their edges, and the first that is no success.
 const readEdges = `

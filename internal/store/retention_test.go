@@ -23,13 +23,10 @@ func TestNoParentIsPurgedThatAChildNeeds(t *testing.T) {
 		k.EffectKey, k.Tenant = k.ID, "acme"
 		tasks = append(tasks, k)
 	}
-	for i := 1; i < 4; i++ { // a chain
-		tasks[i].Parents, tasks[i].State, tasks[i-1].Parent = []scheduler.Ref{tasks[i-1].Ref}, scheduler.Blocked, true
-	}
 	for i := range tasks {
 		tasks[i].Spec.Graph = tasks[0].ID.String()
-		for j := range tasks[i].Parents {
-			tasks[i].Parents[j].ID = tasks[i-1].ID
+		if i > 1 { // a chain, beside the first
+			tasks[i].Parents, tasks[i].State, tasks[i-1].Parent = []scheduler.Ref{{Region: "eu", ID: tasks[i-1].ID}}, scheduler.Blocked, true
 		}
 	}
 	in := scheduler.InsertLinked{Region: "eu", Tasks: tasks, Graph: tasks[0].ID, Key: "k", Fingerprint: []byte("f")}

@@ -209,6 +209,26 @@ var hotStatements = map[string]struct{ sql, index string }{
 	"unique keys":   {txsql.ReadHolders, "tasks_by_open_key"},
 }
 
+// An edge is closed by its key: the index of outcomes would show all open edges of its child, once for each of its parents.
+func TestEdgesAreClosedByTheirKey(t *testing.T) {
+	s := open(t, testdb.ReadCommitted)
+	for when, prepare := range map[string]string{"on a fresh table": "SELECT 1", "with many edges to one child": `
+		INSERT INTO task_edges (region, child_id, parent_id, parent_region, place)
+		SELECT 'eu', '00000000-0000-0000-0000-000000000001', gen_random_uuid(), 'eu', i FROM generate_series(1, 20000) AS i`} {
+		if _, err := s.general.Exec(context.Background(), prepare); err != nil {
+			t.Fatal(err)
+		}
+		if plan := explained(t, s, closeEdges); !strings.Contains(plan, "task_edges_pkey") || strings.Contains(plan, "task_edges_by_outcome") {
+			t.Errorf("%s:\n%s", when, plan)
+		}
+		for _, sql := range []string{readEdges, readChildren} {
+			if plan := explained(t, s, sql); strings.Contains(plan, "Seq Scan on task_") || strings.Contains(plan, "Index Scan using task_edges_pkey") {
+				t.Errorf("%s:\n%s", when, plan)
+			}
+		}
+	}
+}
+
 // A table just made has no statistics, and a grown one has others: on both every hot statement goes by its index, and none scans
 // the tasks. B53.
 func TestHotStatementsGoByTheirIndex(t *testing.T) {

@@ -29,7 +29,7 @@ SELECT t.id, COALESCE(t.ended_at < now() - $4::bigint * INTERVAL '1 microsecond'
 WHERE t.region = $1::crdb_internal_region AND t.id > $2::uuid AND t.id < $3::uuid
 ORDER BY t.id LIMIT $5::bigint`
 
-// needed tells of a parent whether an open task may still ask for it.
+// needed tells of a parent, or the first task of a graph, whether an open task may still ask for it.
 const needed = `(EXISTS (
         SELECT 1 FROM task_children nc JOIN tasks nt ON nt.region = $1::crdb_internal_region AND nt.id = nc.child_id
         WHERE nc.region = $1::crdb_internal_region AND nc.parent_id = t.id AND nt.state < 5)
@@ -45,7 +45,7 @@ const purgeTasks = `
 WITH gone AS (
     DELETE FROM tasks t
     WHERE t.region = $1::crdb_internal_region AND t.id = ANY ($3::uuid[]) AND t.ended_at < now() - $4::bigint * INTERVAL '1 microsecond'
-        AND t.wake_at IS NULL AND NOT (t.parent AND ` + needed + `)
+        AND t.wake_at IS NULL AND NOT ((t.parent OR t.spec ->> 'graph' IS NOT NULL) AND ` + needed + `)
     RETURNING t.id, t.tenant, t.tier
 ), attempts AS (
     DELETE FROM task_attempts a WHERE a.region = $1::crdb_internal_region AND a.task_id IN (SELECT id FROM gone)
@@ -61,7 +61,7 @@ WITH gone AS (
         SELECT ` + txsql.KeyRegion + ` AS region, t.tenant, t.idempotency_key AS key FROM tasks t
         LEFT JOIN tenants n ON n.name = t.tenant
         WHERE t.region = $1::crdb_internal_region AND t.id = ANY ($3::uuid[]) AND t.idempotency_key IS NOT NULL
-            AND t.ended_at < now() - $4::bigint * INTERVAL '1 microsecond' AND t.wake_at IS NULL AND NOT (t.parent AND ` + needed + `) OFFSET 0
+            AND t.ended_at < now() - $4::bigint * INTERVAL '1 microsecond' AND t.wake_at IS NULL AND NOT ((t.parent OR t.spec ->> 'graph' IS NOT NULL) AND ` + needed + `) OFFSET 0
     ) x
     WHERE k.region = x.region AND k.tenant = x.tenant AND k.key = x.key
 ), counted AS (

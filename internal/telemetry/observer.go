@@ -17,11 +17,12 @@ var (
 	writes = []string{
 		"insert_urgent", "insert", "claim_urgent", "claim", "payloads", "end", "cancel", "attach", "wake", "expire",
 		"discover", "refill", "timed", "running", "orphans", "session", "insert_linked", "close_edges", "release", "rest", "end_expired", "settings", "stand", "stock",
+		"watch",
 	}
 	batches = []string{"insert_urgent", "insert", "claim_urgent", "claim", "end", "close_edges"}
 	rowKind = []string{
 		"accepted", "ended", "lent", "borrowed", "reconciled", "reclaimed", "missing", "expired", "woken", "lost_worker", "refused",
-		"backpressure", "backpressure_unlimited", "released", "forsaken", "repairs",
+		"backpressure", "backpressure_unlimited", "released", "forsaken", "repairs", "spilled",
 	}
 	submitOutcomes = []string{"answered", "withdrawn", "refused"}
 )

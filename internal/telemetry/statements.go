@@ -21,6 +21,7 @@ var statementNames = []string{
 	"insert linked tasks", "read children", "close edges", "settle edges", "read edges", "release tasks", "cancel for parents", "let tasks wait",
 	"rest parents", "count links of", "read parents", "read graph", "count tasks of a graph", "read parents of a running task", "read token",
 	"read the clock", "read changed tenants", "read changed kinds", "read changed limits",
+	"add region", "list regions", "drain region",
 }
 
 // statements records what the store's statements take.

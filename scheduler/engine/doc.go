@@ -11,9 +11,11 @@
 //	input.go      what can happen; effect.go: what can follow; frames.go: the words between worker and scheduler
 //	pipeline.go   natural batching: while one statement is in flight the next batch collects
 //	submit.go     new tasks, eager start; claims.go: waiting tasks; endings.go: attempts that end
-//	session.go    the instance's lease, its trust in it, its lanes
+//	session.go    the instance's leases, its trust in them, its lanes; served.go: rows of several regions
+//	watch.go      how the other regions are, and whom this one adopts; spill.go: taking over what is overdue there
 //	workers.go    streams, leases, re-attach
 //	timers.go     run_at and start_by; refill.go: reading lanes; reconcile.go: comparing rows with what is known
+//	release.go    children of tasks that have ended; explain.go: why a task does not run
 //	cancel.go, lend.go, shutdown.go
 //	shell.go      the goroutines
 package engine

@@ -83,11 +83,10 @@ func (s *Shell) Explain(ctx context.Context, row scheduler.ReadyRow, token sched
 	return got.(Explained).Hold, nil
 }
 
-// Lend hands out rows that wait here, to another instance. The ticket of the question is set here.
-func (s *Shell) Lend(ctx context.Context, ask LendAsked) ([]scheduler.ReadyRow, error) {
+// Lend hands out rows that wait here, to another instance; overdue ones only when that is in another region, which it names then.
+func (s *Shell) Lend(ctx context.Context, room []scheduler.KindRoom, limit int, to scheduler.Borrower) ([]scheduler.ReadyRow, error) {
 	ticket, answer := s.tickets.issue()
-	ask.Ticket = ticket
-	s.Post(ask)
+	s.Post(LendAsked{Ticket: ticket, Room: room, Offers: to.Offers, Limit: limit, For: to.Region})
 	got, err := s.await(ctx, ticket, answer)
 	if err != nil {
 		return nil, err

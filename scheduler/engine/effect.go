@@ -89,9 +89,9 @@ type WorkerMarked struct {
 type AskPeerToLend struct {
 	Peer   scheduler.Session
 	Room   []scheduler.KindRoom
+	Offers []placement.Offer // workers with room
 	Limit  int
-	Offers []placement.Worker // workers here with what is free of them
-	For    string             // the region that asks, when it is not the peer's: then for overdue work only
+	For    string // the region that asks, when it is not the peer's: then for overdue work only
 }
 
 // TellPeersStarved tells the other instances that rows of these kinds wait here.

@@ -73,9 +73,9 @@ type ExplainAsked struct {
 type LendAsked struct {
 	Ticket Ticket
 	Room   []scheduler.KindRoom
+	Offers []placement.Offer // workers with room
 	Limit  int
-	Offers []placement.Worker // workers of the one that asks, with what is free of them
-	For    string             // the region that asks, when it is another one
+	For    string // the region that asks, when it is another one
 }
 
 // LendAnswered brings the rows that another instance has lent; none when it had none or did not answer.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/errandhq/errand/placement"
 	"github.com/errandhq/errand/scheduler"
 )
 
@@ -23,6 +24,7 @@ type lending struct {
 	peer      int // whom to ask next
 	noticedAt time.Duration
 	noticed   []string
+	offered   scheduler.WorkerID // up to which workers have been offered in turn
 }
 
 // lend answers another instance that has room: rows that wait here and cannot start here now.
@@ -31,7 +33,8 @@ func (e *Engine) lend(in LendAsked) {
 	if in.For != "" {
 		before = e.storeNow()
 	}
-	rows := e.core.Lend(in.Room, min(max(in.Limit, 0), lendRowsMax), scheduler.Borrower{Region: in.For, DueBefore: before, Offers: in.Offers})
+	to := scheduler.Borrower{Region: in.For, DueBefore: before, Offers: in.Offers}
+	rows := e.core.Lend(in.Room, min(max(in.Limit, 0), lendRowsMax), to)
 	e.observe.Rows("lent", len(rows))
 	e.emit(LendReady{Ticket: in.Ticket, Rows: rows})
 }
@@ -46,20 +49,28 @@ func (e *Engine) borrow() {
 	if l.asked || e.local < l.askAt {
 		return
 	}
-	room := e.core.Spare()
-	if len(room) == 0 {
+	room, offers := e.core.Spare(), e.offerRoom()
+	if len(room)+len(offers) == 0 {
 		l.askAt = e.local + borrowFirst
 		return
 	}
 	l.asked = true
 	l.peer = (l.peer + 1) % len(e.home.others)
-	e.emit(AskPeerToLend{Peer: e.home.others[l.peer], Room: room, Limit: lendRowsMax, Offers: e.core.Offers()})
+	e.emit(AskPeerToLend{Peer: e.home.others[l.peer], Room: room, Offers: offers, Limit: lendRowsMax})
 }
 
-// borrowed takes lent rows in. They are claimed like any others; who lent them has forgotten them.
+// offerRoom lists workers with room for others' rows; another time others of them.
+func (e *Engine) offerRoom() []placement.Offer {
+	offers, last := e.core.Offers(e.lending.offered)
+	e.lending.offered = last
+	return offers
+}
+
+// borrowed takes lent rows in that could run here. They are claimed like any others; who lent them has forgotten them.
 func (e *Engine) borrowed(rows []scheduler.ReadyRow) {
 	l := &e.lending
 	l.asked = false
+	rows = e.core.Runnable(rows)
 	if len(rows) == 0 {
 		l.pause = min(max(l.pause*2, borrowFirst), borrowMax)
 		l.askAt = e.local + l.pause
@@ -89,10 +100,17 @@ func (e *Engine) noticeStarved() {
 
 // peerStarved asks sooner when a peer has rows of a kind for which there is room here.
 func (e *Engine) peerStarved(kinds []string) {
-	for _, room := range e.core.Spare() {
-		if slices.Contains(kinds, room.Kind) {
-			e.lending.pause, e.lending.askAt = 0, e.local
-			return
+	room := map[string]bool{}
+	for _, spare := range e.core.Spare() {
+		room[spare.Kind] = true
+	}
+	offers, _ := e.core.Offers(e.lending.offered)
+	for _, o := range offers {
+		for kind := range o.Slots {
+			room[kind] = true
 		}
+	}
+	if slices.ContainsFunc(kinds, func(kind string) bool { return room[kind] }) {
+		e.lending.pause, e.lending.askAt = 0, e.local
 	}
 }

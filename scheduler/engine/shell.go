@@ -19,8 +19,8 @@ const (
 // Peers reaches the other instances of the region. Everything it does has a slower path through the store, so its errors
 // cost time and nothing else.
 type Peers interface {
-	// Lend asks a peer for rows.
-	Lend(ctx context.Context, ask *AskPeerToLend) ([]scheduler.ReadyRow, error)
+	// Lend asks for rows for the borrower; of a peer in another region than the one that it names, for overdue ones.
+	Lend(ctx context.Context, peer scheduler.Session, room []scheduler.KindRoom, limit int, to scheduler.Borrower) ([]scheduler.ReadyRow, error)
 	Starved(ctx context.Context, peer scheduler.Session, kinds []string) error
 	Cancel(ctx context.Context, peer scheduler.Session, token scheduler.Token) error
 	Use(ctx context.Context, peer scheduler.Session, from scheduler.SessionID, use scheduler.Use) error
@@ -204,8 +204,9 @@ func (s *Shell) performOutside(ctx context.Context, eff Effect) {
 	case AskPeerToLend:
 		call(func(ctx context.Context) {
 			var rows []scheduler.ReadyRow
+			to := scheduler.Borrower{Region: eff.For, Offers: eff.Offers}
 			if s.peers != nil {
-				rows, _ = s.peers.Lend(ctx, &eff) // no answer is no rows
+				rows, _ = s.peers.Lend(ctx, eff.Peer, eff.Room, eff.Limit, to) // no answer is no rows
 			}
 			s.Post(LendAnswered{Rows: rows, Spill: eff.For != ""})
 		})

@@ -37,7 +37,7 @@ func (e *Engine) spill() {
 		room[i].Slots = (room[i].Slots + 1) / 2
 	}
 	l.asked, l.next = true, l.next+1
-	e.emit(AskPeerToLend{Peer: peers[l.next%len(peers)], Room: room, Limit: spillRowsMax, Offers: e.core.Offers(), For: e.home.name})
+	e.emit(AskPeerToLend{Peer: peers[l.next%len(peers)], Room: room, Offers: e.offerRoom(), Limit: spillRowsMax, For: e.home.name})
 }
 
 // foreignPeers lists the instances of other regions, those of the nearest first.
@@ -77,6 +77,7 @@ func (e *Engine) spilled(rows []scheduler.ReadyRow) {
 }
 
 func (e *Engine) takeSpilled(rows []scheduler.ReadyRow) {
+	rows = e.core.Runnable(rows)
 	e.observe.Rows("spilled", len(rows))
 	e.core.Step(scheduler.RowsReady{Rows: rows})
 }

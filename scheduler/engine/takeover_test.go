@@ -41,7 +41,8 @@ type instance struct {
 	silent  bool              // the worker says nothing by itself
 	words   []engine.ToWorker // what the worker has heard
 	stopped bool
-	tries   int // statements that end attempts
+	tries   int                 // statements that end attempts
+	outside func(engine.Effect) // what the engine wants of anybody else; nil for nothing
 }
 
 func (r *region) instance(seed uint64) *instance {
@@ -82,6 +83,10 @@ func (in *instance) turn() {
 			}
 		case engine.Send:
 			in.words = append(in.words, eff.Words)
+		default:
+			if in.outside != nil {
+				in.outside(eff)
+			}
 		}
 	}
 }

@@ -213,7 +213,7 @@ func (in *instance) askToLend(eff engine.AskPeerToLend) {
 	}
 	in.s.after(in.s.latency(), func() {
 		other.ask(func(t engine.Ticket) engine.Input {
-			return engine.LendAsked{Ticket: t, Room: eff.Room, Limit: eff.Limit, Offers: eff.Offers, For: eff.For}
+			return engine.LendAsked{Ticket: t, Room: eff.Room, Offers: eff.Offers, Limit: eff.Limit, For: eff.For}
 		}, func(got engine.Effect) {
 			if ready, ok := got.(engine.LendReady); ok {
 				in.s.after(in.s.latency(), func() { answer(ready.Rows) })

@@ -90,7 +90,8 @@ type LendRequest struct {
 	Session []byte `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
 	// The caller's region, when it is not the asked instance's: then only overdue rows are handed over, and none that may not leave.
 	Region string `protobuf:"bytes,4,opt,name=region,proto3" json:"region,omitempty"`
-	// Workers of the caller with room, for rows that need more than a slot. At most 32.
+	// Workers with room, those with the most and in turn the others. At most 32. Only who offers some is lent rows that need more of a
+	// worker than a slot.
 	Offers        []*Offer `protobuf:"bytes,5,rep,name=offers,proto3" json:"offers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -161,21 +162,24 @@ func (x *LendRequest) GetOffers() []*Offer {
 	return nil
 }
 
-// Offer is a worker with what is free of it.
+// Offer is what is free on a worker.
 type Offer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whose tasks it serves; empty for everybody's.
+	// Whose tasks it serves; empty for everybody's. At most 63 bytes.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// Free slots by kind, each once. At most 100.
+	// Free slots by kind, each once. At most 64.
 	Kinds []*KindRoom `protobuf:"bytes,2,rep,name=kinds,proto3" json:"kinds,omitempty"`
-	// It counts processors, memory and devices.
-	Counted bool `protobuf:"varint,3,opt,name=counted,proto3" json:"counted,omitempty"`
-	// What is free of those.
-	Free *v1.Requirements `protobuf:"bytes,4,opt,name=free,proto3" json:"free,omitempty"`
-	// Where it is.
-	Zone string `protobuf:"bytes,5,opt,name=zone,proto3" json:"zone,omitempty"`
-	// Its labels. At most 128.
-	Labels        map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Free processors, memory and slots over all kinds; 0 slots are as many as its kinds have. Unset: it counts the slots of its kinds only,
+	// and has no devices. GPUs are not read: see devices.
+	Free *v1.Requirements `protobuf:"bytes,3,opt,name=free,proto3" json:"free,omitempty"`
+	// Of each GPU device that it has what is free, in thousandths. At most 64.
+	Devices []int32 `protobuf:"varint,4,rep,packed,name=devices,proto3" json:"devices,omitempty"`
+	// It runs a suspect, and takes no other.
+	Suspect bool `protobuf:"varint,5,opt,name=suspect,proto3" json:"suspect,omitempty"`
+	// Its zone. At most 63 bytes.
+	Zone string `protobuf:"bytes,6,opt,name=zone,proto3" json:"zone,omitempty"`
+	// Its labels, with those that operators laid over. At most 128, keys of 1 to 63 bytes, values of at most 255.
+	Labels        map[string]string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -224,18 +228,25 @@ func (x *Offer) GetKinds() []*KindRoom {
 	return nil
 }
 
-func (x *Offer) GetCounted() bool {
-	if x != nil {
-		return x.Counted
-	}
-	return false
-}
-
 func (x *Offer) GetFree() *v1.Requirements {
 	if x != nil {
 		return x.Free
 	}
 	return nil
+}
+
+func (x *Offer) GetDevices() []int32 {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+func (x *Offer) GetSuspect() bool {
+	if x != nil {
+		return x.Suspect
+	}
+	return false
 }
 
 func (x *Offer) GetZone() string {
@@ -279,10 +290,9 @@ type Row struct {
 	Region string `protobuf:"bytes,11,opt,name=region,proto3" json:"region,omitempty"`
 	// Named limits that a start must pass. At most 8.
 	Limits []*RowLimit `protobuf:"bytes,12,rep,name=limits,proto3" json:"limits,omitempty"`
-	// What it needs of a worker: requirements, selectors, preferences, near; unset for a slot. Nothing else of it is read. Lent only to who
-	// sends offers.
+	// What it needs of a worker: requirements, selectors, preferences, near. Nothing else of it is read. Unset for a slot.
 	Needs *v1.TaskSpec `protobuf:"bytes,13,opt,name=needs,proto3" json:"needs,omitempty"`
-	// Regions where it may run; empty for any. At most 64.
+	// Regions where it may run. Default any. At most 64.
 	AllowedRegions []string `protobuf:"bytes,14,rep,name=allowed_regions,json=allowedRegions,proto3" json:"allowed_regions,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1622,14 +1632,15 @@ const file_errand_peer_v1_peer_proto_rawDesc = "" +
 	"\asession\x18\x03 \x01(\fB\n" +
 	"\xbaH\a\xd8\x01\x01z\x02h\x10R\asession\x12\x1f\n" +
 	"\x06region\x18\x04 \x01(\tB\a\xbaH\x04r\x02(?R\x06region\x127\n" +
-	"\x06offers\x18\x05 \x03(\v2\x15.errand.peer.v1.OfferB\b\xbaH\x05\x92\x01\x02\x10 R\x06offers\"\xdd\x02\n" +
+	"\x06offers\x18\x05 \x03(\v2\x15.errand.peer.v1.OfferB\b\xbaH\x05\x92\x01\x02\x10 R\x06offers\"\x83\x03\n" +
 	"\x05Offer\x12\x1f\n" +
 	"\x06tenant\x18\x01 \x01(\tB\a\xbaH\x04r\x02(?R\x06tenant\x128\n" +
-	"\x05kinds\x18\x02 \x03(\v2\x18.errand.peer.v1.KindRoomB\b\xbaH\x05\x92\x01\x02\x10dR\x05kinds\x12\x18\n" +
-	"\acounted\x18\x03 \x01(\bR\acounted\x123\n" +
-	"\x04free\x18\x04 \x01(\v2\x17.errand.v1.RequirementsB\x06\xbaH\x03\xd8\x01\x03R\x04free\x12\x1c\n" +
-	"\x04zone\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\xff\x01R\x04zone\x12Q\n" +
-	"\x06labels\x18\x06 \x03(\v2!.errand.peer.v1.Offer.LabelsEntryB\x16\xbaH\x13\x9a\x01\x10\x10\x80\x01\"\x04r\x02(?*\x05r\x03(\x80\bR\x06labels\x1a9\n" +
+	"\x05kinds\x18\x02 \x03(\v2\x18.errand.peer.v1.KindRoomB\b\xbaH\x05\x92\x01\x02\x10@R\x05kinds\x12+\n" +
+	"\x04free\x18\x03 \x01(\v2\x17.errand.v1.RequirementsR\x04free\x12+\n" +
+	"\adevices\x18\x04 \x03(\x05B\x11\xbaH\x0e\x92\x01\v\x10@\"\a\x1a\x05\x18\xe8\a(\x00R\adevices\x12\x18\n" +
+	"\asuspect\x18\x05 \x01(\bR\asuspect\x12\x1b\n" +
+	"\x04zone\x18\x06 \x01(\tB\a\xbaH\x04r\x02(?R\x04zone\x12S\n" +
+	"\x06labels\x18\a \x03(\v2!.errand.peer.v1.Offer.LabelsEntryB\x18\xbaH\x15\x9a\x01\x12\x10\x80\x01\"\x06r\x04 \x01(?*\x05r\x03(\xff\x01R\x06labels\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb1\x04\n" +
