@@ -57,7 +57,7 @@ func (e *Engine) submit(in SubmitAsked) {
 	switch {
 	case e.stopping:
 		refusal = ErrStopping
-	case !e.home.opened || e.submits.waiting()+len(in.Tasks) > submitPendingMax:
+	case !e.trusted() || e.submits.waiting()+len(in.Tasks) > submitPendingMax: // without trust the store does not answer: others may be asked
 		refusal = ErrBusy
 	}
 	if refusal != nil || len(in.Tasks) == 0 {

@@ -26,6 +26,7 @@ type watch struct {
 type beat struct {
 	heard  bool
 	at     time.Time     // the store's
+	asOf   time.Time     // the store's when that was read
 	seenAt time.Duration // when that was read; zero for never
 }
 
@@ -77,7 +78,7 @@ func (e *Engine) heardOf(number uint8, r scheduler.Renewal) {
 			alive = append(alive, s)
 		}
 	}
-	b.seenAt = e.local
+	b.seenAt, b.asOf = e.local, r.Now
 	e.watch.peers[number] = alive
 }
 
@@ -94,7 +95,7 @@ func (e *Engine) judge() {
 		case b.seenAt == 0 && !e.draining[number]:
 			continue // nothing is known yet
 		default:
-			one.Heard, one.Age = b.heard, now.Sub(b.at)
+			one.Heard, one.Age = b.heard, b.asOf.Sub(b.at) // what could not be read makes nobody older
 		}
 		beats = append(beats, one)
 	}
